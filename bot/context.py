@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bot.github.client import GitHubApp
     from bot.ingest.intake import Intake
 
+R = TypeVar("R", bound="Closable")
+
 
 class Closable(Protocol):
     """An object that can be closed."""
@@ -35,29 +37,6 @@ class Resource(Generic[T]):
 
     name: str
     make: Callable[[Any], T]  # from the context
-
-
-class Resources:
-    """Makes long-lived objects on first use, and closes them."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
-    def get(self, resource: Resource[T], context: object) -> T:
-        """Return an object, made on first use."""
-        if resource.name not in self._made:
-            self._made[resource.name] = resource.make(context)
-        made: T = self._made[resource.name]
-        return made
-
-    async def close(self) -> None:
-        """Close every object, the newest first."""
-        while self._made:
-            _, made = self._made.popitem()
-            await made.close()
-
-
-R = TypeVar("R", bound="Closable")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,3 +62,23 @@ class Context:
     def app_for(self, repo: str) -> GitHubApp:
         """Return the App of the side a repository is on."""
         return self.github if self.settings.is_upstream(repo) else self.backend_github
+
+
+class Resources:
+    """Makes long-lived objects on first use, and closes them."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def get(self, resource: Resource[T], context: object) -> T:
+        """Return an object, made on first use."""
+        if resource.name not in self._made:
+            self._made[resource.name] = resource.make(context)
+        made: T = self._made[resource.name]
+        return made
+
+    async def close(self) -> None:
+        """Close every object, the newest first."""
+        while self._made:
+            _, made = self._made.popitem()
+            await made.close()

@@ -39,6 +39,13 @@ PROCESS_NAMES = ("worker", "pages")  # of the processes besides the one that lis
 ROOT = Path(__file__).parent.parent  # where this program was read from
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of sys/prctl.h
 NICE = 5  # where processors are short, the process that listens comes first: GitHub waits 10 s and does not try again
+ORPHANED = 1  # exit code
+RESTART_WAITS = (0.1, 30.0)  # seconds until a process is started again: first and longest
+LASTED = 60.0  # seconds after which its end is no longer one of a row
+ENDS_WITHIN = 12.0  # seconds: longer than a worker's tasks may take
+ANSWER_WITHIN = 2.0  # seconds for an answer of another process
+
+log = structlog.get_logger("bot.processes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,28 +104,6 @@ def fork_processes(names: Iterable[str], become: Become) -> dict[str, Child]:
     return made
 
 
-def _fork_process(name: str, become: Become, before: Iterable[Child]) -> Child:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    read, write = os.pipe()
-    given, child = os.fdopen(read, "rb"), os.fdopen(write, "wb")
-    parent = os.getpid()
-    with theirs, given:
-        try:
-            pid = os.fork()
-        except OSError:
-            ours.close()
-            child.close()
-            raise
-        if pid == 0:
-            Child(process=Forked(parent, child), end=ours).close()
-            for earlier in before:  # their ends would never close else
-                earlier.close()
-            belong_to_parent(parent, name)
-            become(name, theirs, given)
-            sys.exit(0)
-    return Child(process=Forked(pid, child), end=ours)
-
-
 def start_process(name: str) -> Child:
     """Start a process as a program of its own; raises OSError where the system cannot hold one more."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -151,9 +136,6 @@ def belong_to_parent(parent: int, name: str) -> None:
             sys.exit(1)
 
 
-ORPHANED = 1  # exit code
-
-
 @contextlib.asynccontextmanager
 async def taking_connections(
     channel: Channel, factory: ConnectionFactory, work_waiting: asyncio.Event
@@ -183,14 +165,6 @@ async def taking_connections(
         yield
     finally:
         loop.remove_reader(channel.fileno())
-
-
-RESTART_WAITS = (0.1, 30.0)  # seconds until a process is started again: first and longest
-LASTED = 60.0  # seconds after which its end is no longer one of a row
-ENDS_WITHIN = 12.0  # seconds: longer than a worker's tasks may take
-ANSWER_WITHIN = 2.0  # seconds for an answer of another process
-
-log = structlog.get_logger("bot.processes")
 
 
 class Supervisor:
@@ -320,3 +294,25 @@ class Supervisor:
             work_waiting.clear()
             if channel := self._router.channels.get(WORKER):
                 channel.send(WAKE)
+
+
+def _fork_process(name: str, become: Become, before: Iterable[Child]) -> Child:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    read, write = os.pipe()
+    given, child = os.fdopen(read, "rb"), os.fdopen(write, "wb")
+    parent = os.getpid()
+    with theirs, given:
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            child.close()
+            raise
+        if pid == 0:
+            Child(process=Forked(parent, child), end=ours).close()
+            for earlier in before:  # their ends would never close else
+                earlier.close()
+            belong_to_parent(parent, name)
+            become(name, theirs, given)
+            sys.exit(0)
+    return Child(process=Forked(pid, child), end=ours)

@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.serving")
 
 FIRST_READ = 5.0  # seconds for what GitHub is asked before requests are taken; the worker tries again later
+SHUTDOWN = 2.0  # seconds for requests in flight
+BACKLOG = 1024  # connections the system holds while the bot is busy
+LARGE_ALLOCATION = 256 * 1024  # bytes
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of malloc.h
+MEMORY_ARENAS = 2  # one thread runs at a time: more would only increase fragmentation
+TRIM_EVERY = 60.0  # seconds
 
 
 async def serve(
@@ -116,6 +122,90 @@ async def serve_as(name: str, settings: Settings, channel: Channel) -> None:
             await running.enter_async_context(_working(context, stop))
         channel.send(READY)
         await stop.wait()
+
+
+@contextlib.asynccontextmanager
+async def answering_requests(
+    app: web.Application, listening: socket.socket, limits: ConnectionLimits
+) -> AsyncIterator[None]:
+    """Serve the application on a socket; at the end requests in flight get a moment to finish."""
+    async with connection_factory(app, None, limits) as factory, accepting_connections(listening, factory):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def connection_factory(
+    app: web.Application, router: Router | None, limits: ConnectionLimits | None = None
+) -> AsyncIterator[ConnectionFactory]:
+    """Yield the factory of an application's connections; at the end requests in flight get a moment to finish."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN)
+    await runner.setup()
+    assert runner.server
+    try:
+        yield ConnectionFactory(
+            runner.server,
+            limits or ConnectionLimits(connections=most_connections()),
+            router,
+            None if app[CONTEXT].settings.role == "worker" else FastPath(app),
+        )
+    finally:
+        await _until_idle(runner.server)  # during its clean-up aiohttp reads no more of a request
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def accepting_connections(listening: socket.socket, factory: ConnectionFactory) -> AsyncIterator[None]:
+    """Accept connections on a socket during the block."""
+    server = await asyncio.get_running_loop().create_server(factory, sock=listening, backlog=BACKLOG)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def listen_on_port(settings: Settings) -> socket.socket:
+    """Return a socket that listens where the settings say; raises Misconfigured where none can."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        problem = (
+            f"cannot listen on {settings.listening}: {in_words(error)}; end what listens there, "
+            "or choose with --host and --port (OOTBOT_HOST, OOTBOT_PORT)"
+        )
+        raise Misconfigured([problem]) from error
+    return listening
+
+
+def limit_memory_arenas() -> None:
+    """Have large blocks returned to the system once free, and limit fragmentation.
+
+    Otherwise twenty bodies of 25 MB leave the process 300 MB larger.
+    """
+    if adjust := _malloc_function("mallopt"):
+        adjust(M_MMAP_THRESHOLD, LARGE_ALLOCATION)
+        adjust(M_ARENA_MAX, MEMORY_ARENAS)
+
+
+def freeze_loaded_objects() -> None:
+    """Exclude everything loaded so far from garbage collection: it stays, and scanning it takes 60 ms."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+@contextlib.asynccontextmanager
+async def trimming_memory() -> AsyncIterator[None]:
+    """Return free pages to the system every minute: by itself only the end of the heap is."""
+    going = asyncio.create_task(_trim_for_ever())
+    try:
+        yield
+    finally:
+        going.cancel()
 
 
 @contextlib.asynccontextmanager
@@ -216,49 +306,6 @@ def _stop_on_signals() -> asyncio.Event:
     return stop
 
 
-SHUTDOWN = 2.0  # seconds for requests in flight
-BACKLOG = 1024  # connections the system holds while the bot is busy
-
-
-@contextlib.asynccontextmanager
-async def answering_requests(
-    app: web.Application, listening: socket.socket, limits: ConnectionLimits
-) -> AsyncIterator[None]:
-    """Serve the application on a socket; at the end requests in flight get a moment to finish."""
-    async with connection_factory(app, None, limits) as factory, accepting_connections(listening, factory):
-        yield
-
-
-@contextlib.asynccontextmanager
-async def connection_factory(
-    app: web.Application, router: Router | None, limits: ConnectionLimits | None = None
-) -> AsyncIterator[ConnectionFactory]:
-    """Yield the factory of an application's connections; at the end requests in flight get a moment to finish."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN)
-    await runner.setup()
-    assert runner.server
-    try:
-        yield ConnectionFactory(
-            runner.server,
-            limits or ConnectionLimits(connections=most_connections()),
-            router,
-            None if app[CONTEXT].settings.role == "worker" else FastPath(app),
-        )
-    finally:
-        await _until_idle(runner.server)  # during its clean-up aiohttp reads no more of a request
-        await runner.cleanup()
-
-
-@contextlib.asynccontextmanager
-async def accepting_connections(listening: socket.socket, factory: ConnectionFactory) -> AsyncIterator[None]:
-    """Accept connections on a socket during the block."""
-    server = await asyncio.get_running_loop().create_server(factory, sock=listening, backlog=BACKLOG)
-    try:
-        yield
-    finally:
-        server.close()
-
-
 async def _until_idle(server: web.Server) -> None:
     """Wait until no request is being served, or for too long."""
     with contextlib.suppress(TimeoutError):
@@ -268,57 +315,6 @@ async def _until_idle(server: web.Server) -> None:
                 for connection in server.connections
             ):
                 await asyncio.sleep(0.02)
-
-
-def listen_on_port(settings: Settings) -> socket.socket:
-    """Return a socket that listens where the settings say; raises Misconfigured where none can."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((settings.host, settings.port))
-        listening.listen(BACKLOG)
-    except OSError as error:
-        listening.close()
-        problem = (
-            f"cannot listen on {settings.listening}: {in_words(error)}; end what listens there, "
-            "or choose with --host and --port (OOTBOT_HOST, OOTBOT_PORT)"
-        )
-        raise Misconfigured([problem]) from error
-    return listening
-
-
-LARGE_ALLOCATION = 256 * 1024  # bytes
-M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of malloc.h
-MEMORY_ARENAS = 2  # one thread runs at a time: more would only increase fragmentation
-TRIM_EVERY = 60.0  # seconds
-
-
-def limit_memory_arenas() -> None:
-    """Have large blocks returned to the system once free, and limit fragmentation.
-
-    Otherwise twenty bodies of 25 MB leave the process 300 MB larger.
-    """
-    if adjust := _malloc_function("mallopt"):
-        adjust(M_MMAP_THRESHOLD, LARGE_ALLOCATION)
-        adjust(M_ARENA_MAX, MEMORY_ARENAS)
-
-
-def freeze_loaded_objects() -> None:
-    """Exclude everything loaded so far from garbage collection: it stays, and scanning it takes 60 ms."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
-
-
-@contextlib.asynccontextmanager
-async def trimming_memory() -> AsyncIterator[None]:
-    """Return free pages to the system every minute: by itself only the end of the heap is."""
-    going = asyncio.create_task(_trim_for_ever())
-    try:
-        yield
-    finally:
-        going.cancel()
 
 
 async def _trim_for_ever() -> None:

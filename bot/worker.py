@@ -51,6 +51,14 @@ GRACE = 7.0  # seconds for running tasks on shutdown
 CANCELLED_WITHIN = 2.0  # seconds for those cancelled then
 
 log = structlog.get_logger("bot.worker")
+MOST_TASK_ENDS = 100  # ends stored in one transaction
+NOT_STORABLE = "the database cannot store why; see the log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TaskEnd:
+    task: Task
+    outcome: Exception | None
 
 
 class Worker:
@@ -289,22 +297,6 @@ class Worker:
                 self._errors.write("leases could not be renewed; trying again", error)
 
 
-MOST_TASK_ENDS = 100  # ends stored in one transaction
-NOT_STORABLE = "the database cannot store why; see the log"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _TaskEnd:
-    task: Task
-    outcome: Exception | None
-
-
-def _without_reason(outcome: Exception | None) -> Exception | None:
-    if isinstance(outcome, RetryLater):
-        return RetryLater(NOT_STORABLE, after=outcome.after)
-    return GiveUp(NOT_STORABLE) if outcome else None
-
-
 class TaskEnds:
     """Stores the ends of one worker's tasks: those that end while a commit runs are stored by the next."""
 
@@ -362,3 +354,9 @@ class TaskEnds:
         due_at = tx.now + tasks.retry_delay(task.attempts, after=reason.after, periodic=periodic)
         yields = isinstance(reason, NotYet)
         await tasks.retry(tx, task, due_at=due_at, error=str(reason), yields=yields)
+
+
+def _without_reason(outcome: Exception | None) -> Exception | None:
+    if isinstance(outcome, RetryLater):
+        return RetryLater(NOT_STORABLE, after=outcome.after)
+    return GiveUp(NOT_STORABLE) if outcome else None

@@ -114,11 +114,7 @@ def _server():
     path = f"{folder}/socket"
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(
-        [sys.executable, __file__, path],
-        env=environ,
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, __file__, path], env=environ, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     atexit.register(_stop, server, Path(folder))
     server.stdout.readline()

@@ -187,17 +187,12 @@ def report_body(dispatch, *, status, conclusion, job, run_id, attempt):
         "payload": sent["payload"],
         "callback_token": sent["callback_token"],
         "workflow": {
-            "schema_version": "1.0",
-            "status": status,
-            "conclusion": conclusion if status == "completed" else None,
-            "name": "CI",
-            "url": f"https://github.com/{dispatch.repo.full_name}/actions/runs/{run_id}",
-            "run_id": run_id,
-            "run_attempt": attempt,
-            "job_name": job,
-            "check_run_id": None,
+            "schema_version": "1.0", "status": status,
+            "conclusion": conclusion if status == "completed" else None, "name": "CI",
+            "url": f"https://github.com/{dispatch.repo.full_name}/actions/runs/{run_id}", "run_id": run_id,
+            "run_attempt": attempt, "job_name": job, "check_run_id": None,
         },
-    }
+    }  # fmt: skip
 
 
 def sign(body: bytes, secret: str) -> str:

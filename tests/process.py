@@ -99,14 +99,10 @@ def options_for(
     """What `serve` needs to know, as environment names without their prefix."""
     (folder / "allowlist.yml").write_text(ALLOWLIST)
     options = {
-        "APP_ID": str(app_id),
-        "PRIVATE_KEY": private_key,
-        "WEBHOOK_SECRET": SECRET,
-        "UPSTREAM_REPO": UPSTREAM,
-        "ALLOWLIST": str(folder / "allowlist.yml"),
-        "GITHUB_API_URL": api_url,
+        "APP_ID": str(app_id), "PRIVATE_KEY": private_key, "WEBHOOK_SECRET": SECRET,
+        "UPSTREAM_REPO": UPSTREAM, "ALLOWLIST": str(folder / "allowlist.yml"), "GITHUB_API_URL": api_url,
         "ADMIN_TOKEN": ADMIN_TOKEN,
-    }
+    }  # fmt: skip
     if issuer:
         options["OIDC_ISSUERS"] = json.dumps([{"issuer": issuer.url, "repository_claim": "repository"}])
     return options
@@ -121,3 +117,32 @@ async def until(condition, *, what: str, again=None):
             await again()
         await asyncio.sleep(0.02)  # another process is at work
     return value
+
+
+# Which processes has a bot started?
+
+
+def children(pid: int) -> list[int]:
+    """The processes of ootbot that a process has started, by name: Linux's own list of them."""
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return [child for child in map(int, found.split()) if name_of(child)]
+
+
+def name_of(pid: int) -> str:
+    """What a process of ootbot does, empty for others and for one that has ended."""
+    try:
+        shown = Path(f"/proc/{pid}/comm").read_text().strip()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
+    if state == "Z":  # its parent has not waited for it yet
+        return ""
+    return shown.removeprefix("ootbot-") if shown.startswith("ootbot-") else ""
+
+
+def named(pid: int) -> dict[str, int]:
+    """The processes of ootbot that a process has started, by what they do."""
+    return {name_of(child): child for child in children(pid)}

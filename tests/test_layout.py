@@ -30,12 +30,7 @@ def test_a_file_is_short_and_says_what_it_answers(path):
 
 
 # where one thread alone decodes, before any other is started or in a process of its own
-SINGLE_THREADED = {
-    "health.py",
-    "registration.py",
-    "parser_pool.py",
-    "artifact.py",
-}
+SINGLE_THREADED = {"health.py", "registration.py", "parser_pool.py", "artifact.py"}
 
 
 def test_types_that_are_decoded_in_threads_are_learned_when_imported():

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bot.pages.pulls.dispatch_explanation import Explanation
 
 MOST_DIGITS = 18  # of a number that every database takes
+MOST_SEARCHES = 50
 
 
 @click.group()
@@ -132,16 +133,6 @@ def explain(pull: str, config: Path | None, *, as_json: bool) -> None:
         )
 
 
-def _counted(parsed: Allowlist) -> str:
-    levels = ", ".join(f"{len(parsed.at(level))} at L{level}" for level in range(1, 5))
-    return f"{len(parsed.entries)} backends, {levels}"
-
-
-def _time_in_words(at: int) -> str:
-    """Return epoch milliseconds as people read them."""
-    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
 @click.group()
 def keys() -> None:
     """Make, list and revoke static keys.
@@ -243,26 +234,6 @@ def accept(repo: str, config: Path | None) -> None:
     run_work(_accept(settings, named[repo.casefold()]))
 
 
-async def _accept(settings: Settings, repo: str) -> None:
-    from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
-    from bot.ingest import repositories  # noqa: PLC0415 - the same
-
-    async with make_context(settings) as context:
-        now = await repositories.fetch_id(context.app_for(repo), repo)
-        async with context.store.transaction() as tx:
-            before = (await repositories.read_repository_ids(tx)).get(repo.casefold())
-            if before == now:
-                click.echo(f"{repo} is already repository {now}")
-                return
-            handled = await repositories.accept_id(tx, repo, now)
-    was = "" if before is None else f", it was {before}"
-    deliveries = "1 delivery is" if handled == 1 else f"{handled} deliveries are"
-    click.echo(f"{repo} is repository {now} from now on{was}; {deliveries} handled next")
-
-
-MOST_SEARCHES = 50
-
-
 @click.group()
 def bisect() -> None:
     """Find the upstream commit that broke a backend, by running the backend on commits of the branch."""
@@ -351,6 +322,33 @@ def cancel(search: str, config: Path | None) -> None:
     settings = load_settings(config)
     run_work(_cancel_search(settings, search))
     click.echo(f"search {search} is cancelled")
+
+
+def _counted(parsed: Allowlist) -> str:
+    levels = ", ".join(f"{len(parsed.at(level))} at L{level}" for level in range(1, 5))
+    return f"{len(parsed.entries)} backends, {levels}"
+
+
+def _time_in_words(at: int) -> str:
+    """Return epoch milliseconds as people read them."""
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+async def _accept(settings: Settings, repo: str) -> None:
+    from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
+    from bot.ingest import repositories  # noqa: PLC0415 - the same
+
+    async with make_context(settings) as context:
+        now = await repositories.fetch_id(context.app_for(repo), repo)
+        async with context.store.transaction() as tx:
+            before = (await repositories.read_repository_ids(tx)).get(repo.casefold())
+            if before == now:
+                click.echo(f"{repo} is already repository {now}")
+                return
+            handled = await repositories.accept_id(tx, repo, now)
+    was = "" if before is None else f", it was {before}"
+    deliveries = "1 delivery is" if handled == 1 else f"{handled} deliveries are"
+    click.echo(f"{repo} is repository {now} from now on{was}; {deliveries} handled next")
 
 
 async def _start_search(settings: Settings, wanted: Any) -> tuple[BisectRow, bool]:

@@ -36,7 +36,6 @@ The running bot does the work, within its budget; this command waits for it and 
   ootbot ci collect owner/repo --since 2d --no-wait
 """
 
-
 BACKFILL = """Fill the grid with commits from before the App was installed.
 
 \b
@@ -45,6 +44,16 @@ calls to GitHub for each commit, within CI_CALLS_PER_HOUR.
 \b
   ootbot ci backfill owner/repo
   ootbot ci backfill owner/repo --branch release/2.1 --commits 500
+"""
+MOST_EVENTS = 5  # events
+PROVIDERS_HELP = """Say what to enter in the forms of CircleCI and Buildkite, and what they sent last.
+
+\b
+Other CIs are named in the settings, [[providers]] in ootbot.toml: docs/providers.md.
+\b
+  ootbot providers
+  ootbot providers --json
+  ootbot providers --take-up      handle what came of projects that were mapped to no repository then
 """
 
 
@@ -84,6 +93,26 @@ def status(config: Path | None, *, as_json: bool) -> None:
 def backfill(repo: str, branch: str, commits: int, config: Path | None) -> None:
     """Fill the grid with what was before the App was installed."""
     run_work(_backfill(load_settings(config), repo, branch, commits))
+
+
+@click.command(help=PROVIDERS_HELP)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--take-up", is_flag=True, help="Handle stored events of projects that are mapped by now.")
+@config_option
+def providers(config: Path | None, *, as_json: bool, take_up: bool) -> None:
+    """Describe the other CIs."""
+    run_work(_describe_providers(load_settings(config), as_json=as_json, take_up=take_up))
+
+
+@click.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def report(arguments: tuple[str, ...]) -> None:
+    """Report to a bot that a job began or ended; `ootbot report --help` lists the options of actions/report."""
+    command = [sys.executable, "-E", "-s", "-B", str(files.report_script()), *arguments]
+    sys.exit(subprocess.run(command, check=False).returncode)  # noqa: S603 - our own script
 
 
 async def _backfill(settings: Settings, repo: str, branch: str, commits: int) -> None:
@@ -188,27 +217,6 @@ async def _status(settings: Settings, *, as_json: bool) -> None:
         click.echo("nothing was collected yet")
 
 
-MOST_EVENTS = 5  # events
-PROVIDERS_HELP = """Say what to enter in the forms of CircleCI and Buildkite, and what they sent last.
-
-\b
-Other CIs are named in the settings, [[providers]] in ootbot.toml: docs/providers.md.
-\b
-  ootbot providers
-  ootbot providers --json
-  ootbot providers --take-up      handle what came of projects that were mapped to no repository then
-"""
-
-
-@click.command(help=PROVIDERS_HELP)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--take-up", is_flag=True, help="Handle stored events of projects that are mapped by now.")
-@config_option
-def providers(config: Path | None, *, as_json: bool, take_up: bool) -> None:
-    """Describe the other CIs."""
-    run_work(_describe_providers(load_settings(config), as_json=as_json, take_up=take_up))
-
-
 async def _describe_providers(settings: Settings, *, as_json: bool, take_up: bool) -> None:
     from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
     from bot.providers import (  # noqa: PLC0415
@@ -272,14 +280,3 @@ def _providers_as_json(guides: list[Guide], seen: list[DeliveryRow], taken: int 
         for row in seen
     ]
     return {"providers": [dataclasses.asdict(form) for form in guides], "events": events, "taken_up": taken}
-
-
-@click.command(
-    add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def report(arguments: tuple[str, ...]) -> None:
-    """Report to a bot that a job began or ended; `ootbot report --help` lists the options of actions/report."""
-    command = [sys.executable, "-E", "-s", "-B", str(files.report_script()), *arguments]
-    sys.exit(subprocess.run(command, check=False).returncode)  # noqa: S603 - our own script

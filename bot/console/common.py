@@ -99,14 +99,6 @@ def run_work(work: Coroutine[None, None, T]) -> T:
         sys.exit(1)
 
 
-def _in_words(error: Exception) -> str:
-    """Describe an error; for a file with the next step, which the system does not name."""
-    if not isinstance(error, OSError):
-        return str(error)
-    todo = NEXT.get(error.errno or 0) if error.filename is not None else None
-    return "; ".join(filter(None, (in_words(error), todo)))
-
-
 def require_free(port: int) -> None:
     """Exit with 1 and one line where a program listens on this port of loopback already; 0 is always free."""
     with socket.socket() as trial:
@@ -149,6 +141,14 @@ def change_database(settings: Settings, work: Callable[[Transaction], Awaitable[
             return await work(tx)
 
     return run_work(whole())
+
+
+def _in_words(error: Exception) -> str:
+    """Describe an error; for a file with the next step, which the system does not name."""
+    if not isinstance(error, OSError):
+        return str(error)
+    todo = NEXT.get(error.errno or 0) if error.filename is not None else None
+    return "; ".join(filter(None, (in_words(error), todo)))
 
 
 @contextlib.asynccontextmanager

@@ -24,21 +24,6 @@ SENT_AFTER = 2_000  # milliseconds from a push to its dispatches
 LISTED_BEFORE = 10 * 86_400_000  # milliseconds from the backends' listing to the first push
 
 
-class _PastClock:
-    """The time at which something is written: set for each commit."""
-
-    def __init__(self) -> None:
-        self.at = 0
-
-    def now(self) -> int:
-        """Return that time."""
-        return self.at
-
-    async def sleep(self, seconds: float) -> None:
-        """Let it pass."""
-        self.at += round(seconds * 1000)
-
-
 async def write_past(environ: Mapping[str, str], heads: Sequence[PastHead]) -> None:
     """Write the allowlist, the dispatches of these commits, and the jobs that answered them into a bot's database.
 
@@ -53,6 +38,21 @@ async def write_past(environ: Mapping[str, str], heads: Sequence[PastHead]) -> N
             clock.at = head.at + SENT_AFTER
             async with context.store.transaction() as tx:
                 await _write_head(tx, settings, head)
+
+
+class _PastClock:
+    """The time at which something is written: set for each commit."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def now(self) -> int:
+        """Return that time."""
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        """Let it pass."""
+        self.at += round(seconds * 1000)
 
 
 async def _write_head(tx: Transaction, settings: Settings, head: PastHead) -> None:

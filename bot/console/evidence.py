@@ -34,6 +34,17 @@ rules_option = click.option(
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A file of rules instead of those that come with the program; may be repeated, the first has priority.",
 )
+MOST_SHOWN = 20  # lines of each list
+
+
+class UsageFindings(NamedTuple):
+    """What a usage log says."""
+
+    pieces: list[Segment]
+    by_series: dict[str, Summary]
+    times: Times
+    peak: MemoryPeak | None
+    together: Overlap
 
 
 def _file_or_job(context: click.Context, parameter: click.Parameter, value: str) -> IO[bytes] | JobAddress:
@@ -139,69 +150,6 @@ def test(folder: Path, files: tuple[Path, ...], *, bless: bool) -> None:
     sys.exit(1 if failed else 0)
 
 
-async def _of_job(settings: Settings, job: JobAddress) -> tuple[LogSource, Ruleset]:
-    from bot.app import make_context  # noqa: PLC0415 - files are explained without aiohttp
-    from bot.evidence.logs import search  # noqa: PLC0415 - the same
-
-    async with make_context(settings) as context:
-        return await search.read_job_log(context, job)
-
-
-def _ruleset(files: tuple[Path, ...]) -> Ruleset:
-    """Return the rules of the files, else those that come with the program; exits with 2 if one is wrong."""
-    from bot.evidence.logs.parse import rulesets  # noqa: PLC0415
-
-    try:
-        return (
-            rulesets.merge_rulesets([rulesets.read_rules(path) for path in files])
-            if files
-            else rulesets.shipped_rules()
-        )
-    except rulesets.RulesetError as error:
-        for problem in error.problems:
-            click.echo(f"ootbot: {problem}", err=True)
-        sys.exit(2)
-
-
-def _classification_as_json(classified: Classification) -> dict[str, object]:
-    return {
-        "lines": classified.lines,
-        "verdicts": [
-            {name: value for name, value in verdict.items() if name in SHOWN_FIELDS}
-            for verdict in classified.verdicts
-        ],
-        "first_error": classified.first_error,
-    }
-
-
-def _print_classification(classified: Classification) -> None:
-    click.echo(f"{classified.lines:,} lines")
-    if not classified.verdicts:
-        click.echo("no rule matches")
-    for verdict in classified.verdicts:
-        title = "verdict" if verdict["rank"] == 0 else f"also {verdict['rank']}"
-        click.echo(f"\n{title}: {verdict['rule']} ({verdict['kind']}), line {verdict['line_num']:,}")
-        click.echo(f"  {verdict['line']}")
-        click.echo(f"  captured: {', '.join(verdict['captures'])}")
-        for line in verdict["context"]:
-            click.echo(f"  above: {line}")
-    if first := classified.first_error:
-        click.echo(f"\nfirst build error: line {first['line_num']:,}\n  {first['line']}")
-
-
-MOST_SHOWN = 20  # lines of each list
-
-
-class UsageFindings(NamedTuple):
-    """What a usage log says."""
-
-    pieces: list[Segment]
-    by_series: dict[str, Summary]
-    times: Times
-    peak: MemoryPeak | None
-    together: Overlap
-
-
 @click.group()
 def utilization() -> None:
     """Say what a machine did while a job ran, by the job's usage log."""
@@ -261,6 +209,56 @@ def read_file(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, 
     else:
         _print_usage(log, findings)
     sys.exit(0 if log.charted else 1)
+
+
+async def _of_job(settings: Settings, job: JobAddress) -> tuple[LogSource, Ruleset]:
+    from bot.app import make_context  # noqa: PLC0415 - files are explained without aiohttp
+    from bot.evidence.logs import search  # noqa: PLC0415 - the same
+
+    async with make_context(settings) as context:
+        return await search.read_job_log(context, job)
+
+
+def _ruleset(files: tuple[Path, ...]) -> Ruleset:
+    """Return the rules of the files, else those that come with the program; exits with 2 if one is wrong."""
+    from bot.evidence.logs.parse import rulesets  # noqa: PLC0415
+
+    try:
+        return (
+            rulesets.merge_rulesets([rulesets.read_rules(path) for path in files])
+            if files
+            else rulesets.shipped_rules()
+        )
+    except rulesets.RulesetError as error:
+        for problem in error.problems:
+            click.echo(f"ootbot: {problem}", err=True)
+        sys.exit(2)
+
+
+def _classification_as_json(classified: Classification) -> dict[str, object]:
+    return {
+        "lines": classified.lines,
+        "verdicts": [
+            {name: value for name, value in verdict.items() if name in SHOWN_FIELDS}
+            for verdict in classified.verdicts
+        ],
+        "first_error": classified.first_error,
+    }
+
+
+def _print_classification(classified: Classification) -> None:
+    click.echo(f"{classified.lines:,} lines")
+    if not classified.verdicts:
+        click.echo("no rule matches")
+    for verdict in classified.verdicts:
+        title = "verdict" if verdict["rank"] == 0 else f"also {verdict['rank']}"
+        click.echo(f"\n{title}: {verdict['rule']} ({verdict['kind']}), line {verdict['line_num']:,}")
+        click.echo(f"  {verdict['line']}")
+        click.echo(f"  captured: {', '.join(verdict['captures'])}")
+        for line in verdict["context"]:
+            click.echo(f"  above: {line}")
+    if first := classified.first_error:
+        click.echo(f"\nfirst build error: line {first['line_num']:,}\n  {first['line']}")
 
 
 def _export_usage(folder: Path, file: IO[bytes], log: UsageLog, pieces: list[Segment]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bot.notify.sending import Attempt
 
 NO_RECEIVERS = "the settings have no [[notify]]; docs/notify.md shows one"
+_STATES = {"sent": "sent", "waiting": "waiting", "dead": "given up"}
 
 
 @click.group()
@@ -107,9 +108,6 @@ def retry(name: str, config: Path | None) -> None:
         click.echo(f"{receiver}: {plural(number, 'notice')} will be sent again")
     if not retried:
         click.echo("no notice was given up")
-
-
-_STATES = {"sent": "sent", "waiting": "waiting", "dead": "given up"}
 
 
 def _chosen(settings: Settings, name: str) -> Receiver:

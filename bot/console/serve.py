@@ -87,33 +87,6 @@ def serve(
     )
 
 
-def _fork_others() -> dict[str, Child] | None:
-    """Fork the other processes, once there is no more to read that all of them need."""
-    from bot import (  # noqa: PLC0415
-        app,
-        processes,
-    )
-    from bot.console import member  # noqa: PLC0415
-
-    app.read_program(features())
-    try:
-        return processes.fork_processes(processes.PROCESS_NAMES, member.become)
-    except OSError as error:
-        click.echo(
-            f"ootbot: warning: more processes cannot be started, so one does everything: {error}", err=True
-        )
-        return None
-
-
-def _has_family(settings: Settings) -> bool:
-    """Whether this process starts others: for SQLite on two cores or more, unless the settings say otherwise."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    wanted = settings.processes == "3" or (
-        settings.processes == "auto" and cores > 1 and settings.database.startswith("sqlite")
-    )
-    return settings.role == "all" and wanted
-
-
 @click.command()
 @click.option(
     "--once", is_flag=True, help="Play the scenario, verify what the pull request shows, exit with 0 or 1."
@@ -162,3 +135,30 @@ def demo(*, once: bool, github: bool, port: int | None, preset: str | None, sink
         write_past=demo_past.write_past,
     )
     sys.exit(asyncio.run(main.main(chosen)))
+
+
+def _fork_others() -> dict[str, Child] | None:
+    """Fork the other processes, once there is no more to read that all of them need."""
+    from bot import (  # noqa: PLC0415
+        app,
+        processes,
+    )
+    from bot.console import member  # noqa: PLC0415
+
+    app.read_program(features())
+    try:
+        return processes.fork_processes(processes.PROCESS_NAMES, member.become)
+    except OSError as error:
+        click.echo(
+            f"ootbot: warning: more processes cannot be started, so one does everything: {error}", err=True
+        )
+        return None
+
+
+def _has_family(settings: Settings) -> bool:
+    """Whether this process starts others: for SQLite on two cores or more, unless the settings say otherwise."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = settings.processes == "3" or (
+        settings.processes == "auto" and cores > 1 and settings.database.startswith("sqlite")
+    )
+    return settings.role == "all" and wanted

@@ -51,6 +51,35 @@ hands it to GitHub. GitHub's answer becomes files in --folder, readable by you a
 \b
 From another machine: ssh -L 8123:127.0.0.1:8123 server, and --port 8123.
 """
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+INTRODUCTION = """# Settings
+
+Environment `OOTBOT_<NAME>`, a key of `ootbot.toml`, or a line of an `.env` file (`--config FILE`); environment
+wins. Missing, misspelt or wrong ones are all reported at once, with exit code 2. Durations are `90s`, `30m`, `6h`,
+`2d`. Plain http is accepted only to loopback. `ootbot settings` prints them as a file to copy from.
+
+| name | default | meaning |
+|---|---|---|
+"""
+KEY_FILES = """
+`PRIVATE_KEY_PATH` and `RELAY_PRIVATE_KEY_PATH` name files to read `PRIVATE_KEY` and `RELAY_PRIVATE_KEY` from.
+"""
+PRESETS = """
+## Presets
+
+`PRESET` sets several options by one name; one that is set by its own name wins. `ootbot settings --preset NAME` prints
+what a preset sets, `ootbot doctor` says which one is on.
+"""
+COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+DOCTOR_HELP = """Look at everything the bot depends on, and say what to do.
+
+\b
+Settings, keys, clock, disk, database, allowlist, the App's permissions, events and installations on GitHub, the webhook
+from both sides, and when something last came in. Run it where the bot runs, with its settings; the bot may be running.
+It changes nothing, except that the bot receives one ping.
+\b
+Exit code: 0 when there is no error (warnings allowed), 1 otherwise.
+"""
 
 
 def _reader(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str], Any]:
@@ -158,68 +187,6 @@ def init(*, folder: Path, env: bool, two_apps: bool, upstream: str, port: int, *
     run_work(_register(WantedApp(upstream_repo=upstream, roles=roles, **answers), files, port))
 
 
-async def _register(wanted: WantedApp, files: SettingsFiles, port: int) -> None:
-    from bot.app import http_session  # noqa: PLC0415 - the other commands start without aiohttp
-    from bot.core.clock import SystemClock  # noqa: PLC0415 - the same
-    from bot.ops.registration import RegistrationPage  # noqa: PLC0415 - the same
-
-    if wanted.shut_out:
-        click.echo(
-            f"warning: only its owner can install the App for {wanted.upstream_repo}: say --organization "
-            f"{wanted.shut_out}, unless that is the account you are signed in with on GitHub"
-        )
-    async with http_session(wanted.proxy) as http:
-        setup = RegistrationPage(wanted, files, http=http, clock=SystemClock(), tell=click.echo)
-        with contextlib.closing(socket.create_server(("127.0.0.1", port))) as listening:
-            async with _serving_app(setup.app(listening.getsockname()[1]), listening):
-                click.echo(f"open this address; it works once:\n  {setup.address}")
-                try:
-                    await asyncio.wait_for(setup.finished.wait(), REGISTRATION_PATIENCE)
-                except TimeoutError:
-                    raise Misconfigured(["the registration was not finished within an hour"]) from None
-    for made in setup.made:
-        click.echo(f"install it: {made.html_url}/installations/new")
-    click.echo(f"say who takes part: {files.allowlist(wanted)}")
-    click.echo(
-        f"settings: {files.settings}"
-        + ("" if files.env else f"; start: ootbot serve --config {files.settings}")
-    )
-
-
-@contextlib.asynccontextmanager
-async def _serving_app(app: web.Application, listening: socket.socket) -> AsyncIterator[None]:
-    from aiohttp import web  # noqa: PLC0415 - the other commands start without it
-
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=LAST_PAGE)
-    await runner.setup()
-    await web.SockSite(runner, listening).start()
-    try:
-        yield
-    finally:
-        await runner.cleanup()
-
-
-UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
-INTRODUCTION = """# Settings
-
-Environment `OOTBOT_<NAME>`, a key of `ootbot.toml`, or a line of an `.env` file (`--config FILE`); environment
-wins. Missing, misspelt or wrong ones are all reported at once, with exit code 2. Durations are `90s`, `30m`, `6h`,
-`2d`. Plain http is accepted only to loopback. `ootbot settings` prints them as a file to copy from.
-
-| name | default | meaning |
-|---|---|---|
-"""
-KEY_FILES = """
-`PRIVATE_KEY_PATH` and `RELAY_PRIVATE_KEY_PATH` name files to read `PRIVATE_KEY` and `RELAY_PRIVATE_KEY` from.
-"""
-PRESETS = """
-## Presets
-
-`PRESET` sets several options by one name; one that is set by its own name wins. `ootbot settings --preset NAME` prints
-what a preset sets, `ootbot doctor` says which one is on.
-"""
-
-
 @click.command()
 @click.option("--markdown", is_flag=True, help="As docs/settings.md.")
 @click.option("--preset", type=click.Choice(sorted(files.read_presets())), help="Only what this preset sets.")
@@ -289,37 +256,6 @@ def as_markdown() -> str:
     )
 
 
-def _default_in_words(field: dataclasses.Field[Any]) -> str:
-    default = _default_of(field)
-    return "required" if field.metadata["required"] else "unset" if default == "" else f"`{default}`"
-
-
-def _default_of(field: dataclasses.Field[Any]) -> str | int:
-    """Return a default as it would be written in TOML; nothing is the empty text."""
-    value: Any = field.default
-    if value is None:
-        return ""
-    if field.metadata["read"] is setting_types.duration:
-        return next(f"{value // unit}{name}" for unit, name in UNITS if value % unit == 0)
-    if show := field.metadata["show"]:
-        return str(show(value))
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return value if isinstance(value, int) else str(value)
-
-
-COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
-DOCTOR_HELP = """Look at everything the bot depends on, and say what to do.
-
-\b
-Settings, keys, clock, disk, database, allowlist, the App's permissions, events and installations on GitHub, the webhook
-from both sides, and when something last came in. Run it where the bot runs, with its settings; the bot may be running.
-It changes nothing, except that the bot receives one ping.
-\b
-Exit code: 0 when there is no error (warnings allowed), 1 otherwise.
-"""
-
-
 @click.command(help=DOCTOR_HELP)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @config_option
@@ -341,6 +277,66 @@ def doctor(config: Path | None, *, as_json: bool) -> None:
     secrets = settings_loading.secret_files(os.environ, config, features=feature_settings())
     run_work(_examine(chosen, warnings, secrets, findings, quiet=as_json))
     _end_checks(findings, as_json=as_json)
+
+
+async def _register(wanted: WantedApp, files: SettingsFiles, port: int) -> None:
+    from bot.app import http_session  # noqa: PLC0415 - the other commands start without aiohttp
+    from bot.core.clock import SystemClock  # noqa: PLC0415 - the same
+    from bot.ops.registration import RegistrationPage  # noqa: PLC0415 - the same
+
+    if wanted.shut_out:
+        click.echo(
+            f"warning: only its owner can install the App for {wanted.upstream_repo}: say --organization "
+            f"{wanted.shut_out}, unless that is the account you are signed in with on GitHub"
+        )
+    async with http_session(wanted.proxy) as http:
+        setup = RegistrationPage(wanted, files, http=http, clock=SystemClock(), tell=click.echo)
+        with contextlib.closing(socket.create_server(("127.0.0.1", port))) as listening:
+            async with _serving_app(setup.app(listening.getsockname()[1]), listening):
+                click.echo(f"open this address; it works once:\n  {setup.address}")
+                try:
+                    await asyncio.wait_for(setup.finished.wait(), REGISTRATION_PATIENCE)
+                except TimeoutError:
+                    raise Misconfigured(["the registration was not finished within an hour"]) from None
+    for made in setup.made:
+        click.echo(f"install it: {made.html_url}/installations/new")
+    click.echo(f"say who takes part: {files.allowlist(wanted)}")
+    click.echo(
+        f"settings: {files.settings}"
+        + ("" if files.env else f"; start: ootbot serve --config {files.settings}")
+    )
+
+
+@contextlib.asynccontextmanager
+async def _serving_app(app: web.Application, listening: socket.socket) -> AsyncIterator[None]:
+    from aiohttp import web  # noqa: PLC0415 - the other commands start without it
+
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=LAST_PAGE)
+    await runner.setup()
+    await web.SockSite(runner, listening).start()
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _default_in_words(field: dataclasses.Field[Any]) -> str:
+    default = _default_of(field)
+    return "required" if field.metadata["required"] else "unset" if default == "" else f"`{default}`"
+
+
+def _default_of(field: dataclasses.Field[Any]) -> str | int:
+    """Return a default as it would be written in TOML; nothing is the empty text."""
+    value: Any = field.default
+    if value is None:
+        return ""
+    if field.metadata["read"] is setting_types.duration:
+        return next(f"{value // unit}{name}" for unit, name in UNITS if value % unit == 0)
+    if show := field.metadata["show"]:
+        return str(show(value))
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return value if isinstance(value, int) else str(value)
 
 
 async def _examine(

@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from bot.sinks.queues import ExportQueue
     from bot.sinks.tables import RefusedRow
 
+REFUSED = 500  # rows that are listed
+DAY = 86_400  # seconds
+
+name_argument = click.argument("name")
+what_option = click.option(
+    "--what", help="Only this export, such as workflow_job, or group, such as records."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
+
 
 def choose_queues(settings: Settings, name: str, what: str | None) -> list[ExportQueue]:
     """Return the chosen exports of a sink; exits with 2 if there are none."""
@@ -75,16 +84,6 @@ def print_ddl(name: str, what: str | None, config: Path | None) -> None:
     tables = [load(queue.shape.make)(queue.export).table for queue in chosen]
     for statement in dict.fromkeys(ddl for table in tables for ddl in ddl_of(table, options)):
         click.echo(f"{statement};")
-
-
-REFUSED = 500  # rows that are listed
-DAY = 86_400  # seconds
-
-name_argument = click.argument("name")
-what_option = click.option(
-    "--what", help="Only this export, such as workflow_job, or group, such as records."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 
 
 @click.group()
@@ -138,43 +137,6 @@ def list_sinks(config: Path | None, *, refused: bool, as_json: bool) -> None:
         click.echo("  ".join([*told, *behind, row["attention"]]).rstrip())
 
 
-def _row(queue: ExportQueue, standing: QueueStanding | None) -> dict[str, Any]:
-    key = {"sink": queue.sink.name, "what": queue.what, "address": queue.sink.address}
-    if standing is None:
-        return key | {
-            "status": "new",
-            "waiting": 0,
-            "lag_seconds": 0,
-            "sent": 0,
-            "refused": 0,
-            "attention": "",
-        }
-    return key | {
-        "status": standing.status,
-        "waiting": standing.waiting,
-        "lag_seconds": standing.lag,
-        "sent": standing.state["sent"],
-        "refused": standing.refused,
-        "attention": standing.words,
-    }
-
-
-def _list_refused(settings: Settings, *, as_json: bool) -> None:
-    from bot.sinks import queue_rows  # noqa: PLC0415 - see above
-
-    async def work(tx: Transaction) -> list[RefusedRow]:
-        return await queue_rows.list_refused(tx, limit=REFUSED)
-
-    rows = read_database(settings, work)
-    if as_json:
-        click.echo(json.dumps(rows))
-        return
-    if not rows:
-        click.echo("no row was refused", err=True)
-    for row in rows:
-        click.echo(f"{row['sink']}  {row['what']}  {row['key']}  {row['error']}")
-
-
 @sink.command()
 @name_argument
 @what_option
@@ -218,43 +180,6 @@ def check(name: str, what: str | None, since: int | None, config: Path | None, *
         _print_compared(compared)
     if not all(export.is_same for export in compared.values()):
         sys.exit(1)
-
-
-def _compared(compared: QueueComparison) -> dict[str, Any]:
-    days = [
-        {"day": _date(day), "rows": rows, "missing": compared.missing[day]}
-        for day, rows in sorted(compared.expected.items())
-    ]
-    listed = [{"key": key, "reason": words} for key, words in compared.differences]
-    return {
-        "same": compared.is_same,
-        "rows": compared.expected.total(),
-        "missing": compared.missing.total(),
-        "waiting": compared.waiting,
-        "compared": compared.sampled,
-        "days": days,
-        "differences": listed,
-    }
-
-
-def _print_compared(by_export: dict[str, QueueComparison]) -> None:
-    for what, compared in by_export.items():
-        total, missing = compared.expected.total(), compared.missing.total()
-        waiting = f", {compared.waiting:,} of them wait" if compared.waiting else ""
-        click.echo(f"{what}: {total:,} rows, {missing:,} missing{waiting}; {compared.sampled:,} compared")
-        for day, count in sorted(compared.missing.items()):
-            click.echo(f"  {_date(day)}: {count:,} of {compared.expected[day]:,} missing")
-        for key, words in compared.differences:
-            click.echo(f"  {key}: {words}")
-
-
-def _date(day: int) -> str:
-    from datetime import (  # noqa: PLC0415
-        UTC,
-        datetime,
-    )
-
-    return f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d}"
 
 
 @sink.command()
@@ -382,6 +307,80 @@ def retry(name: str, what: str | None, key: str | None, config: Path | None, *, 
         click.echo(f"ootbot: no such row was refused by {name}: see `ootbot sink list --refused`", err=True)
         sys.exit(1)
     click.echo(f"{name}: {count:,} sent again")
+
+
+def _row(queue: ExportQueue, standing: QueueStanding | None) -> dict[str, Any]:
+    key = {"sink": queue.sink.name, "what": queue.what, "address": queue.sink.address}
+    if standing is None:
+        return key | {
+            "status": "new",
+            "waiting": 0,
+            "lag_seconds": 0,
+            "sent": 0,
+            "refused": 0,
+            "attention": "",
+        }
+    return key | {
+        "status": standing.status,
+        "waiting": standing.waiting,
+        "lag_seconds": standing.lag,
+        "sent": standing.state["sent"],
+        "refused": standing.refused,
+        "attention": standing.words,
+    }
+
+
+def _list_refused(settings: Settings, *, as_json: bool) -> None:
+    from bot.sinks import queue_rows  # noqa: PLC0415 - see above
+
+    async def work(tx: Transaction) -> list[RefusedRow]:
+        return await queue_rows.list_refused(tx, limit=REFUSED)
+
+    rows = read_database(settings, work)
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    if not rows:
+        click.echo("no row was refused", err=True)
+    for row in rows:
+        click.echo(f"{row['sink']}  {row['what']}  {row['key']}  {row['error']}")
+
+
+def _compared(compared: QueueComparison) -> dict[str, Any]:
+    days = [
+        {"day": _date(day), "rows": rows, "missing": compared.missing[day]}
+        for day, rows in sorted(compared.expected.items())
+    ]
+    listed = [{"key": key, "reason": words} for key, words in compared.differences]
+    return {
+        "same": compared.is_same,
+        "rows": compared.expected.total(),
+        "missing": compared.missing.total(),
+        "waiting": compared.waiting,
+        "compared": compared.sampled,
+        "days": days,
+        "differences": listed,
+    }
+
+
+def _print_compared(by_export: dict[str, QueueComparison]) -> None:
+    for what, compared in by_export.items():
+        total, missing = compared.expected.total(), compared.missing.total()
+        waiting = f", {compared.waiting:,} of them wait" if compared.waiting else ""
+        click.echo(f"{what}: {total:,} rows, {missing:,} missing{waiting}; {compared.sampled:,} compared")
+        for day, count in sorted(compared.missing.items()):
+            click.echo(f"  {_date(day)}: {count:,} of {compared.expected[day]:,} missing")
+        for key, words in compared.differences:
+            click.echo(f"  {key}: {words}")
+
+
+def _date(day: int) -> str:
+    from datetime import (  # noqa: PLC0415
+        UTC,
+        datetime,
+    )
+
+    return f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d}"
 
 
 def _change(

@@ -25,6 +25,7 @@ HISTORY_DAYS = 30
 LINE_LENGTH = 200  # characters
 MOST_DAYS = 400
 DAY = 86_400_000
+MOST_SHOWN = 20  # cases of a kind
 
 
 @click.command()
@@ -150,9 +151,6 @@ def _lines(test: NamedTest) -> list[tuple[int, str, Any]]:
 
 def _date(day: int) -> str:
     return f"{datetime.fromtimestamp(day * DAY / 1000, UTC):%Y-%m-%d}"
-
-
-MOST_SHOWN = 20  # cases of a kind
 
 
 @click.group()

@@ -39,6 +39,42 @@ if TYPE_CHECKING:
 
 TASK_STATES = ("waiting", "running", "done", "dead")  # those of bot.ops.tasks
 LONGEST_REASON = 100  # characters of a reason in a line
+BACKUP_HELP = """Copy the database to a new FILE while the bot runs.
+
+\b
+SQLite: a database file, put back by copying it to DATA_DIR/ootbot.db. PostgreSQL: an archive of pg_dump, put back
+with pg_restore. The copy is checked before it gets its name; a file that is there is never replaced.
+With --blobs, logs and other large files are copied as well, after the database; those that are in the FOLDER already
+are not copied again, and nothing is deleted there. docs/operations.md says how to restore.
+\b
+  ootbot backup /backup/ootbot-$(date +%F).db
+  ootbot backup /backup/ootbot-$(date +%F).db --blobs /backup/blobs
+"""
+REDELIVER_HELP = """Ask GitHub for the deliveries its log holds and this bot never stored.
+
+\b
+The running bot does so every ten minutes by itself; this is for looking, or for going back further.
+\b
+  ootbot redeliver --dry-run
+  ootbot redeliver --since 3d
+"""
+REPLAY_BATCH = 100  # deliveries in one transaction
+REPLAY_PAUSE = 0.05  # seconds between two: a running server writes to the same database
+MOST_TRIES = 10  # of a batch while the database is busy
+REPLAY_HELP = """Rebuild the record tables from the deliveries still held.
+
+\b
+Nothing is sent to GitHub, no row is deleted, results and dispatches are left alone; what was parked and can be read
+now counts as handled. It may run beside the server, and again: a second run changes nothing.
+\b
+  ootbot replay --all
+  ootbot replay --since 2d --event workflow_job
+  ootbot replay --since 2026-01-31 --repo example-org/project --dry-run
+\b
+From the archive that a sink of layout raw wrote, into an empty database or one that has some of it:
+\b
+  ootbot replay --from-objects s3://ci-raw/ootbot
+"""
 
 
 @click.group()
@@ -112,55 +148,6 @@ def dismiss(identifier: int | None, config: Path | None, *, all_dead: bool) -> N
     each.do(identifier, load_settings(config), all_dead=all_dead)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _TaskChange:
-    """A change of tasks: the states it applies to, and its outcome in words."""
-
-    act: Callable[[Transaction, int], Awaitable[TaskRow | None]]
-    states: tuple[str, ...]
-    outcome: str
-
-    def do(self, identifier: int | None, settings: Settings, *, all_dead: bool) -> None:
-        """Change one task or all dead ones; exits with 1 where that is impossible."""
-        from bot.ops import tasks as admin_tasks  # noqa: PLC0415 - see above
-
-        if (identifier is None) is not all_dead:
-            raise click.UsageError("give one of ID and --all-dead")
-
-        async def work(tx: Transaction) -> dict[int, TaskRow | None]:
-            these = [identifier] if identifier is not None else await admin_tasks.dead(tx)
-            return {task_id: await self.act(tx, task_id) for task_id in these}
-
-        changed = change_database(settings, work)
-        if not changed:
-            click.echo("no task is dead")
-        done = [self._say(task_id, row) for task_id, row in changed.items()]
-        if not all(done):
-            sys.exit(1)
-
-    def _say(self, identifier: int, row: TaskRow | None) -> bool:
-        """Say what became of a task, which was `row` before; returns whether it could be done."""
-        if row is None or row["state"] not in self.states:
-            what = "there is no such task" if row is None else f"it is {row['state']}"
-            click.echo(f"ootbot: task {identifier}: {what}; `ootbot tasks list` shows them", err=True)
-            return False
-        click.echo(f"task {identifier} ({row['kind']} {row['key']}) {self.outcome}")
-        return True
-
-
-BACKUP_HELP = """Copy the database to a new FILE while the bot runs.
-
-\b
-SQLite: a database file, put back by copying it to DATA_DIR/ootbot.db. PostgreSQL: an archive of pg_dump, put back
-with pg_restore. The copy is checked before it gets its name; a file that is there is never replaced.
-With --blobs, logs and other large files are copied as well, after the database; those that are in the FOLDER already
-are not copied again, and nothing is deleted there. docs/operations.md says how to restore.
-\b
-  ootbot backup /backup/ootbot-$(date +%F).db
-  ootbot backup /backup/ootbot-$(date +%F).db --blobs /backup/blobs
-"""
-
-
 @click.command(help=BACKUP_HELP)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
@@ -173,38 +160,6 @@ are not copied again, and nothing is deleted there. docs/operations.md says how 
 def backup(file: Path, blobs: Path | None, config: Path | None) -> None:
     """Copy the database, and the blobs if asked to."""
     run_work(_backup(load_settings(config), file, blobs))
-
-
-async def _backup(settings: Settings, file: Path, blobs: Path | None) -> None:
-    from bot.core.errors import GiveUp  # noqa: PLC0415
-    from bot.db.backup import make_backup  # noqa: PLC0415
-    from bot.evidence.collect.blobs import blobs_place, copy_blobs  # noqa: PLC0415 - the others start without SQLAlchemy
-    from bot.ingest import intake  # noqa: PLC0415
-    from bot.jobs.settings import is_remote  # noqa: PLC0415
-
-    source = blobs_place(settings)
-    if blobs is not None and is_remote(source):
-        raise GiveUp(f"blobs lie in {source}: copy the bucket by its own means")
-    spooled = await asyncio.to_thread(intake.read_spool, settings.database)  # before: rows may move meanwhile
-    complete = partial(intake.add_to_copy, spooled)
-    await asyncio.to_thread(make_backup, settings.database, file, complete=complete)
-    size = (await asyncio.to_thread(file.stat)).st_size
-    click.echo(f"{file}: {size / 1024 / 1024:.1f} MiB, checked")
-    if blobs is not None:  # after the database: what its rows name is there
-        done = await asyncio.to_thread(copy_blobs, Path(source), blobs)
-        click.echo(
-            f"{blobs}: {done.files:,} files, {done.bytes / 1024 / 1024:.1f} MiB; {done.there:,} were there already"
-        )
-
-
-REDELIVER_HELP = """Ask GitHub for the deliveries its log holds and this bot never stored.
-
-\b
-The running bot does so every ten minutes by itself; this is for looking, or for going back further.
-\b
-  ootbot redeliver --dry-run
-  ootbot redeliver --since 3d
-"""
 
 
 def parse_span(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
@@ -224,50 +179,6 @@ def parse_span(_context: click.Context, _option: click.Parameter, value: str | N
 def redeliver(since: int | None, config: Path | None, *, dry_run: bool) -> None:
     """Sweep the delivery log."""
     run_work(_sweep(load_settings(config), since, dry_run=dry_run))
-
-
-async def _sweep(settings: Settings, since: int | None, *, dry_run: bool) -> None:
-    from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
-    from bot.ingest.redeliver import logged_apps, preview_sweep, sweep_log  # noqa: PLC0415 - the same
-
-    async with make_context(settings) as context:
-        start = None if since is None else context.clock.now() - since * 1000
-        for app in logged_apps(context):
-            if dry_run:
-                missing = await preview_sweep(context, app, since=start)
-                for entry in missing:
-                    click.echo(f"{entry['guid']} {entry['event']}")
-                click.echo(f"App {app.app_id}: {len(missing)} deliveries are missing", err=True)
-            else:
-                on_count = partial(_print_count, app.app_id, settings.writes_per_min)
-                done = await sweep_log(context, app, since=start, on_count=on_count)
-                click.echo(
-                    f"App {app.app_id}: {done.missing} were missing, {done.requested} asked for", err=True
-                )
-
-
-def _print_count(app_id: int, per_minute: int, count: int) -> None:
-    if count:
-        click.echo(f"App {app_id}: asking for {count}, {per_minute} a minute", err=True)
-
-
-REPLAY_BATCH = 100  # deliveries in one transaction
-REPLAY_PAUSE = 0.05  # seconds between two: a running server writes to the same database
-MOST_TRIES = 10  # of a batch while the database is busy
-REPLAY_HELP = """Rebuild the record tables from the deliveries still held.
-
-\b
-Nothing is sent to GitHub, no row is deleted, results and dispatches are left alone; what was parked and can be read
-now counts as handled. It may run beside the server, and again: a second run changes nothing.
-\b
-  ootbot replay --all
-  ootbot replay --since 2d --event workflow_job
-  ootbot replay --since 2026-01-31 --repo example-org/project --dry-run
-\b
-From the archive that a sink of layout raw wrote, into an empty database or one that has some of it:
-\b
-  ootbot replay --from-objects s3://ci-raw/ootbot
-"""
 
 
 def parse_moment(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
@@ -319,6 +230,89 @@ def replay(
         )
     chosen = Selection(since=since, event=event, repo=repo)
     run_work(_replay(load_settings(config), chosen, dry_run=dry_run))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TaskChange:
+    """A change of tasks: the states it applies to, and its outcome in words."""
+
+    act: Callable[[Transaction, int], Awaitable[TaskRow | None]]
+    states: tuple[str, ...]
+    outcome: str
+
+    def do(self, identifier: int | None, settings: Settings, *, all_dead: bool) -> None:
+        """Change one task or all dead ones; exits with 1 where that is impossible."""
+        from bot.ops import tasks as admin_tasks  # noqa: PLC0415 - see above
+
+        if (identifier is None) is not all_dead:
+            raise click.UsageError("give one of ID and --all-dead")
+
+        async def work(tx: Transaction) -> dict[int, TaskRow | None]:
+            these = [identifier] if identifier is not None else await admin_tasks.dead(tx)
+            return {task_id: await self.act(tx, task_id) for task_id in these}
+
+        changed = change_database(settings, work)
+        if not changed:
+            click.echo("no task is dead")
+        done = [self._say(task_id, row) for task_id, row in changed.items()]
+        if not all(done):
+            sys.exit(1)
+
+    def _say(self, identifier: int, row: TaskRow | None) -> bool:
+        """Say what became of a task, which was `row` before; returns whether it could be done."""
+        if row is None or row["state"] not in self.states:
+            what = "there is no such task" if row is None else f"it is {row['state']}"
+            click.echo(f"ootbot: task {identifier}: {what}; `ootbot tasks list` shows them", err=True)
+            return False
+        click.echo(f"task {identifier} ({row['kind']} {row['key']}) {self.outcome}")
+        return True
+
+
+async def _backup(settings: Settings, file: Path, blobs: Path | None) -> None:
+    from bot.core.errors import GiveUp  # noqa: PLC0415
+    from bot.db.backup import make_backup  # noqa: PLC0415
+    from bot.evidence.collect.blobs import blobs_place, copy_blobs  # noqa: PLC0415 - the others start without SQLAlchemy
+    from bot.ingest import intake  # noqa: PLC0415
+    from bot.jobs.settings import is_remote  # noqa: PLC0415
+
+    source = blobs_place(settings)
+    if blobs is not None and is_remote(source):
+        raise GiveUp(f"blobs lie in {source}: copy the bucket by its own means")
+    spooled = await asyncio.to_thread(intake.read_spool, settings.database)  # before: rows may move meanwhile
+    complete = partial(intake.add_to_copy, spooled)
+    await asyncio.to_thread(make_backup, settings.database, file, complete=complete)
+    size = (await asyncio.to_thread(file.stat)).st_size
+    click.echo(f"{file}: {size / 1024 / 1024:.1f} MiB, checked")
+    if blobs is not None:  # after the database: what its rows name is there
+        done = await asyncio.to_thread(copy_blobs, Path(source), blobs)
+        click.echo(
+            f"{blobs}: {done.files:,} files, {done.bytes / 1024 / 1024:.1f} MiB; {done.there:,} were there already"
+        )
+
+
+async def _sweep(settings: Settings, since: int | None, *, dry_run: bool) -> None:
+    from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
+    from bot.ingest.redeliver import logged_apps, preview_sweep, sweep_log  # noqa: PLC0415 - the same
+
+    async with make_context(settings) as context:
+        start = None if since is None else context.clock.now() - since * 1000
+        for app in logged_apps(context):
+            if dry_run:
+                missing = await preview_sweep(context, app, since=start)
+                for entry in missing:
+                    click.echo(f"{entry['guid']} {entry['event']}")
+                click.echo(f"App {app.app_id}: {len(missing)} deliveries are missing", err=True)
+            else:
+                on_count = partial(_print_count, app.app_id, settings.writes_per_min)
+                done = await sweep_log(context, app, since=start, on_count=on_count)
+                click.echo(
+                    f"App {app.app_id}: {done.missing} were missing, {done.requested} asked for", err=True
+                )
+
+
+def _print_count(app_id: int, per_minute: int, count: int) -> None:
+    if count:
+        click.echo(f"App {app_id}: asking for {count}, {per_minute} a minute", err=True)
 
 
 async def _replay(settings: Settings, chosen: Selection, *, dry_run: bool) -> None:

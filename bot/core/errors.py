@@ -13,6 +13,7 @@ _KINDS: dict[type[OSError], str] = {
     TimeoutError: "no answer in time",
     socket.gaierror: "its name is not known",
 }
+GITHUB_UNAVAILABLE = "GitHub is away"  # begins the stored error of every task that waits for its return
 
 
 class OotbotError(Exception):
@@ -46,16 +47,6 @@ class OverBudget(RetryLater):
     """GitHub's limits, or GitHub itself, rule out a call now: no such call is worth trying before `after`."""
 
 
-GITHUB_UNAVAILABLE = "GitHub is away"  # begins the stored error of every task that waits for its return
-
-
-class GitHubUnavailable(RetryLater):
-    """GitHub is broken or unreachable: whatever waits for it may run again as soon as one call succeeds."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(f"{GITHUB_UNAVAILABLE}: {message}")
-
-
 class GiveUp(OotbotError):
     """The task can never succeed: it is kept as dead with the reason."""
 
@@ -86,6 +77,13 @@ class NotInstalled(GitHubRefused):
 
 class StoreUnavailable(OotbotError):
     """The database is gone, locked or full; the attempt has left no trace and may be repeated."""
+
+
+class GitHubUnavailable(RetryLater):
+    """GitHub is broken or unreachable: whatever waits for it may run again as soon as one call succeeds."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{GITHUB_UNAVAILABLE}: {message}")
 
 
 def in_words(error: BaseException) -> str:

@@ -39,6 +39,8 @@ _TICKS = re.compile(r"`+")
 _FENCE = re.compile(r" *`{3,}")
 _HOST = re.compile(r"[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]")
 _ENTITY = re.compile(r"&(#?\w+);")
+MAX_LENGTH = 2000
+_ENTERPRISE = "/api/v3"  # the API of a GitHub Enterprise Server; the others have a host for it
 
 
 def clean(text: str) -> str:
@@ -130,6 +132,39 @@ def url(address: str | None) -> str | None:
     return _url(address) if address and len(address) <= URL_LIMIT else None
 
 
+def link(label: str, target: str | None) -> str:
+    """Return a link in Markdown, or the label alone when the target is not a safe URL."""
+    address = url(target)
+    return f"[{text(label)}]({address})" if address else text(label)
+
+
+def safe_url(text: str) -> str | None:
+    """Return the URL when it is plain http(s) with a host, without credentials or control characters; else None."""
+    if len(text) > MAX_LENGTH or not text.isprintable() or any(letter.isspace() for letter in text):
+        return None
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in {"http", "https"} or not host or "@" in parts.netloc or "\\" in text:
+        return None
+    return text
+
+
+def is_enterprise_server(api_url: str) -> bool:
+    """Whether this is the API of a GitHub Enterprise Server."""
+    return api_url.endswith(_ENTERPRISE)
+
+
+def web_url(api_url: str) -> str:
+    """Return the address of a GitHub's pages: github.com, GitHub Enterprise Server, or with data residency."""
+    if is_enterprise_server(api_url):
+        return api_url.removesuffix(_ENTERPRISE)
+    parts = urlsplit(api_url)
+    return f"{parts.scheme}://{parts.netloc.removeprefix('api.')}"
+
+
 @lru_cache(1_000)  # the same ones are written into every version of a comment
 def _url(address: str) -> str | None:
     if clean(address) != address or address.split() != [address]:
@@ -146,12 +181,6 @@ def _url(address: str) -> str | None:
     rest = quote(address[len(origin) :], safe="/?#&=%+,;:!")
     safe = origin + _ENTITY.sub(r"&\1%3B", rest)
     return safe if len(safe) <= URL_LIMIT else None
-
-
-def link(label: str, target: str | None) -> str:
-    """Return a link in Markdown, or the label alone when the target is not a safe URL."""
-    address = url(target)
-    return f"[{text(label)}]({address})" if address else text(label)
 
 
 def _calm(text: str) -> str:
@@ -185,34 +214,3 @@ def _fence_after(line: str, fence_line: str) -> str:
     if fence_line:
         return "" if line == fence_line else fence_line
     return line if _FENCE.fullmatch(line) else ""
-
-
-MAX_LENGTH = 2000
-_ENTERPRISE = "/api/v3"  # the API of a GitHub Enterprise Server; the others have a host for it
-
-
-def safe_url(text: str) -> str | None:
-    """Return the URL when it is plain http(s) with a host, without credentials or control characters; else None."""
-    if len(text) > MAX_LENGTH or not text.isprintable() or any(letter.isspace() for letter in text):
-        return None
-    try:
-        parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        return None
-    if parts.scheme not in {"http", "https"} or not host or "@" in parts.netloc or "\\" in text:
-        return None
-    return text
-
-
-def is_enterprise_server(api_url: str) -> bool:
-    """Whether this is the API of a GitHub Enterprise Server."""
-    return api_url.endswith(_ENTERPRISE)
-
-
-def web_url(api_url: str) -> str:
-    """Return the address of a GitHub's pages: github.com, GitHub Enterprise Server, or with data residency."""
-    if is_enterprise_server(api_url):
-        return api_url.removesuffix(_ENTERPRISE)
-    parts = urlsplit(api_url)
-    return f"{parts.scheme}://{parts.netloc.removeprefix('api.')}"

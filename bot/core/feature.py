@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 
     from bot.web.access import Hidden
 
+References = str | tuple[str, ...]  # one or several, as `module:attribute`
+FindingStatus = Literal["ok", "warning", "error"]
+# the event that tells of a beginning -> the one that tells of the end; "": the end is not told
+CONDITION_EVENTS = {
+    "backend_red": "backend_recovered",
+    "backend_silent": "backend_reporting",
+    "trunk_broken": "trunk_repaired",
+    "gate_waiting": "",
+    "culprit_found": "",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class NavigationEntry:
@@ -28,9 +39,6 @@ class NavigationEntry:
     place: int = 50  # in its bar; at the same place by the order of the features
     shown: str = ""  # async (query, repo) -> whether there is something to show; empty: always
     covers: tuple[str, ...] = ()  # beginnings of the paths of further pages that belong to it
-
-
-References = str | tuple[str, ...]  # one or several, as `module:attribute`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,47 +110,6 @@ class Feature:
 Features = tuple[Feature, ...]
 
 
-def load(reference: str) -> Any:
-    """Return what `module:attribute` names."""
-    module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
-def folder(reference: str) -> Path:
-    """Return the folder that the module of `module:attribute` is in."""
-    module = importlib.import_module(reference.partition(":")[0])
-    return Path(str(module.__file__)).parent
-
-
-def load_each(features: Iterable[Feature], part: str) -> Iterator[Any]:
-    """Yield one part of every feature that has it, in their order."""
-    for feature in features:
-        yield from map(load, references_of(feature, part))
-
-
-def references_of(feature: Feature, part: str) -> tuple[str, ...]:
-    """Return the references of one part of a feature."""
-    references: References = getattr(feature, part)
-    return references if isinstance(references, tuple) else (references,) if references else ()
-
-
-def import_tables(features: Iterable[Feature]) -> None:
-    """Add the tables of some features to the schema."""
-    for feature in features:
-        for module in references_of(feature, "tables"):
-            importlib.import_module(module)
-
-
-def sections(features: Iterable[Feature], place: str) -> Iterator[Any]:
-    """Yield the functions that add blocks to a place, in the order of the features."""
-    for feature in features:
-        if place in feature.sections:
-            yield load(feature.sections[place])
-
-
-FindingStatus = Literal["ok", "warning", "error"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """The result of one check."""
@@ -151,31 +118,6 @@ class Finding:
     name: str  # of the check, a word or two; stable, for machines
     detail: str
     next: str = ""  # what to do; empty when all is well
-
-
-def ok(name: str, detail: str) -> Finding:
-    """Return a finding that all is well."""
-    return Finding(status="ok", name=name, detail=detail)
-
-
-def warning(name: str, detail: str, todo: str) -> Finding:
-    """Return a finding that needs attention although everything works."""
-    return Finding(status="warning", name=name, detail=detail, next=todo)
-
-
-def error(name: str, detail: str, todo: str) -> Finding:
-    """Return a finding that something does not work until it is fixed."""
-    return Finding(status="error", name=name, detail=detail, next=todo)
-
-
-# the event that tells of a beginning -> the one that tells of the end; "": the end is not told
-CONDITION_EVENTS = {
-    "backend_red": "backend_recovered",
-    "backend_silent": "backend_reporting",
-    "trunk_broken": "trunk_repaired",
-    "gate_waiting": "",
-    "culprit_found": "",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,3 +157,56 @@ class ConditionScope:
     def told_of(self, event: str) -> frozenset[str]:
         """Return the keys of an event's conditions that were told and are not over."""
         return self.told.get(event, frozenset())
+
+
+def load(reference: str) -> Any:
+    """Return what `module:attribute` names."""
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def folder(reference: str) -> Path:
+    """Return the folder that the module of `module:attribute` is in."""
+    module = importlib.import_module(reference.partition(":")[0])
+    return Path(str(module.__file__)).parent
+
+
+def load_each(features: Iterable[Feature], part: str) -> Iterator[Any]:
+    """Yield one part of every feature that has it, in their order."""
+    for feature in features:
+        yield from map(load, references_of(feature, part))
+
+
+def references_of(feature: Feature, part: str) -> tuple[str, ...]:
+    """Return the references of one part of a feature."""
+    references: References = getattr(feature, part)
+    return references if isinstance(references, tuple) else (references,) if references else ()
+
+
+def import_tables(features: Iterable[Feature]) -> None:
+    """Add the tables of some features to the schema."""
+    for feature in features:
+        for module in references_of(feature, "tables"):
+            importlib.import_module(module)
+
+
+def sections(features: Iterable[Feature], place: str) -> Iterator[Any]:
+    """Yield the functions that add blocks to a place, in the order of the features."""
+    for feature in features:
+        if place in feature.sections:
+            yield load(feature.sections[place])
+
+
+def ok(name: str, detail: str) -> Finding:
+    """Return a finding that all is well."""
+    return Finding(status="ok", name=name, detail=detail)
+
+
+def warning(name: str, detail: str, todo: str) -> Finding:
+    """Return a finding that needs attention although everything works."""
+    return Finding(status="warning", name=name, detail=detail, next=todo)
+
+
+def error(name: str, detail: str, todo: str) -> Finding:
+    """Return a finding that something does not work until it is fixed."""
+    return Finding(status="error", name=name, detail=detail, next=todo)

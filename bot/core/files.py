@@ -8,6 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).parents[1]
+GB = 1024**3
+LITTLE, TOO_LITTLE = 2 * GB, GB // 4  # bytes free
+
+
+class Shortage(NamedTuple):
+    """How little space is left."""
+
+    words: str
+    severe: bool  # the next deliveries may be refused
 
 
 def config_file(name: str) -> Path:
@@ -25,12 +34,6 @@ def report_script() -> Path:
     return _either("_report/report.py", "actions/report/report.py")
 
 
-def _either(in_wheel: str, in_checkout: str) -> Path:
-    """Prefer the wheel's file: what lies beside an installed package may belong to others."""
-    shipped = PACKAGE / in_wheel
-    return shipped if shipped.is_file() else PACKAGE.parent / in_checkout
-
-
 def read_presets() -> dict[str, dict[str, str]]:
     """Return all presets: name -> option -> its text, as it would stand in the environment."""
     return tomllib.loads(config_file("presets.toml").read_text())
@@ -42,17 +45,6 @@ def parse_preset(text: str) -> str:
     if text not in names:
         raise ValueError(f"there is no preset {text[:40]!r}; known are {', '.join(sorted(names))}")
     return text
-
-
-GB = 1024**3
-LITTLE, TOO_LITTLE = 2 * GB, GB // 4  # bytes free
-
-
-class Shortage(NamedTuple):
-    """How little space is left."""
-
-    words: str
-    severe: bool  # the next deliveries may be refused
 
 
 def free_bytes(folder: Path) -> int | None:
@@ -73,3 +65,9 @@ def find_shortage(folder: Path) -> Shortage | None:
     if free < TOO_LITTLE:
         return Shortage(f"{words}: free space now, deliveries are refused when it is full", severe=True)
     return Shortage(f"{words}: nothing more of CI is collected until there are 2 GB", severe=False)
+
+
+def _either(in_wheel: str, in_checkout: str) -> Path:
+    """Prefer the wheel's file: what lies beside an installed package may belong to others."""
+    shipped = PACKAGE / in_wheel
+    return shipped if shipped.is_file() else PACKAGE.parent / in_checkout

@@ -21,6 +21,7 @@ ONLY_DIGITS = bytes(0x30 if chr(byte).isdigit() and byte < 0x80 else 0x20 for by
 LATEST = 253_402_300_799_999  # 9999-12-31, epoch milliseconds
 # of a repository, owner and name
 FULL_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
+_decoder = msgspec.json.Decoder(float_hook=float)
 
 
 class Unreadable(ValueError):
@@ -37,9 +38,6 @@ class Kind(StrEnum):
     TEXTS = "texts"  # a list; other items are dropped
     INTS = "ints"
     JSON = "json"
-
-
-_decoder = msgspec.json.Decoder(float_hook=float)
 
 
 def learn(kind: Any) -> None:
@@ -153,6 +151,28 @@ def _as_json(value: Any) -> Any:
     return value if isinstance(value, dict | list) and _storable(value) else _cleaned(value)
 
 
+def _list_of(cast: Callable[[object], Any], value: object) -> list[Any] | None:
+    if not isinstance(value, list):
+        return None
+    return [read_item for item in value if (read_item := cast(item)) is not None]
+
+
+CASTS: dict[Kind, Callable[[Any], Any]] = {
+    Kind.INT: as_int,
+    Kind.TEXT: as_text,
+    Kind.BOOL: _as_bool,
+    Kind.TIME: as_time,
+    Kind.TEXTS: partial(_list_of, as_text),
+    Kind.INTS: partial(_list_of, as_int),
+    Kind.JSON: _as_json,
+}
+
+
+def time(at: int | None) -> str | None:
+    """Return a time in GitHub's format; unknown stays None."""
+    return None if at is None else iso_time(at)
+
+
 def _storable(value: Any) -> bool:
     """Whether nothing has to be cleaned. All of it is encoded: to visit every member takes ten times as long."""
     try:
@@ -184,25 +204,3 @@ def _find(source: Any, path: tuple[str, ...]) -> Any:
             return [_find(item, rest) for item in items] if isinstance(items, list) else None
         value = value.get(step)
     return value
-
-
-def _list_of(cast: Callable[[object], Any], value: object) -> list[Any] | None:
-    if not isinstance(value, list):
-        return None
-    return [read_item for item in value if (read_item := cast(item)) is not None]
-
-
-CASTS: dict[Kind, Callable[[Any], Any]] = {
-    Kind.INT: as_int,
-    Kind.TEXT: as_text,
-    Kind.BOOL: _as_bool,
-    Kind.TIME: as_time,
-    Kind.TEXTS: partial(_list_of, as_text),
-    Kind.INTS: partial(_list_of, as_int),
-    Kind.JSON: _as_json,
-}
-
-
-def time(at: int | None) -> str | None:
-    """Return a time in GitHub's format; unknown stays None."""
-    return None if at is None else iso_time(at)

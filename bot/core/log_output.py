@@ -59,12 +59,6 @@ class ErrorLog:
             self._log.error(event, exc_info=error, **more)
 
 
-def _place(error: BaseException) -> int:
-    """Return where an error came from: its type, and the lines it passed, however often."""
-    lines = {(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)}
-    return hash((type(error), frozenset(lines)))
-
-
 def configure(*, fmt: str, level: str) -> None:
     """Set up logging for this process: `console` for people, `json` for machines; to standard error."""
     shared: list[Processor] = [
@@ -92,6 +86,12 @@ def configure(*, fmt: str, level: str) -> None:
     # malformed requests are answered, not logged: they could fill the disk; our own errors are logged by middleware
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     _configure_libraries(shared, last)
+
+
+def _place(error: BaseException) -> int:
+    """Return where an error came from: its type, and the lines it passed, however often."""
+    lines = {(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)}
+    return hash((type(error), frozenset(lines)))
 
 
 def _name_request(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -150,16 +150,6 @@ REQUESTS = Histogram(
 )
 
 
-@cache
-def _requests(endpoint: str, kind: int) -> Histogram:
-    return REQUESTS.labels(endpoint, f"{kind}xx")
-
-
-@cache
-def _provider_event(provider: str, event: str) -> Counter:
-    return PROVIDER_EVENTS.labels(provider, event)
-
-
 def count_provider_event(provider: str, event: str) -> None:
     """Count an event of another CI by its provider."""
     _provider_event(provider, event).inc()
@@ -218,3 +208,13 @@ def count_call(app_id: int, status: int | None, *, limited: bool = False) -> Non
     else:
         outcome = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
     CALLS.labels(app_id, outcome).inc()
+
+
+@cache
+def _requests(endpoint: str, kind: int) -> Histogram:
+    return REQUESTS.labels(endpoint, f"{kind}xx")
+
+
+@cache
+def _provider_event(provider: str, event: str) -> Counter:
+    return PROVIDER_EVENTS.labels(provider, event)

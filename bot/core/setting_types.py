@@ -44,6 +44,58 @@ WHY: Mapping[str, str] = {
     "channel_binding": "the driver has none, so leave it out; sslmode=verify-full protects the connection, too",
     "gssencmode": "the driver encrypts by TLS only: use sslmode",
 }
+Required = str | tuple[str, ...]  # the value a claim must have, or those it may have
+Network = IPv4Network | IPv6Network
+REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9._-]{1,100}")
+MIN_SECRET = 16  # characters
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+DURATION = "[1-9][0-9]{0,8}[smhd]"
+MAX_DURATION = 3650 * 86_400  # ten years: anything longer is a mistake, and milliseconds still fit 64 bits
+SIZE = re.compile(r"([1-9][0-9]{0,11})(?: ?(B|KiB|MiB|GiB|TiB))?")
+_SIZES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+class WrongValues(ValueError):
+    """An option that consists of several is wrong in these ways, a sentence each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class Assigned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The repository of a provider's id whose tokens must carry further claims."""
+
+    repository: str
+    required_claims: dict[str, Required] = {}
+
+
+class IssuerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One trusted OpenID Connect issuer, and the names of its claims."""
+
+    issuer: str
+    jwks_url: str = "{issuer}/.well-known/jwks"
+    repository_claim: str = ""  # the claim that is the repository's full name
+    repositories: dict[str, str | Assigned] = {}  # or: the provider's own id -> repository
+    repositories_claims: tuple[str, ...] = ("sub",)  # the claims that form that id, joined with a slash
+    required_claims: dict[str, Required] = {}
+    audiences: tuple[str, ...] = ()  # empty: those of OIDC_AUDIENCE
+    longest_life: Annotated[int, msgspec.Meta(ge=60, le=86_400)] = 900  # seconds between iat and exp
+    repository_id_claim: str = "repository_id"
+    run_id_claim: str = "run_id"
+    run_attempt_claim: str = "run_attempt"
+    check_run_id_claim: str = "check_run_id"
+
+    @property
+    def keys_url(self) -> str:
+        """The URL of the issuer's public keys."""
+        return self.jwks_url.replace("{issuer}", self.issuer.rstrip("/"))
+
+
+GITHUB_ACTIONS = IssuerConfig(
+    issuer="https://token.actions.githubusercontent.com", repository_claim="repository"
+)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -98,97 +150,6 @@ def read_address(text: str) -> PostgresAddress:
         query=query,
         connect_timeout=timeout,
     )
-
-
-def _check_hosts(hosts: str) -> None:
-    for host in hosts.split(","):
-        match = re.fullmatch(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::(\d{0,5}))?", host)
-        if not match or int(match[1] or 1) not in range(1, 65_536):
-            raise ValueError(
-                f"{host!r} is no host with a port: write host:5432, or [::1]:5432; commas between several"
-            )
-
-
-def _read_query(text: str) -> tuple[dict[str, str], float | None]:
-    try:
-        given = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text)))
-    except ValueError:
-        raise ValueError("what follows its ? must be name=value, with & between") from None
-    if "ssl" in given:  # as SQLAlchemy calls it
-        value = given.pop("ssl")
-        given.setdefault("sslmode", "require" if value.lower() in {"true", "1"} else value)
-    for name, choices in CHOICES.items():
-        if name in given and given[name] not in choices:
-            why = f": {WHY[name]}" if name in WHY else ""
-            raise ValueError(f"{name} may be {', '.join(choices)}, not {given[name][:50]!r}{why}")
-    timeout = _timeout(given.pop("connect_timeout", ""))
-    left_out = {*ABOUT_POOLERS, "channel_binding", "gssencmode"}
-    query = {name: value for name, value in given.items() if name not in left_out}
-    if unknown := sorted(query.keys() - READ_BY_DRIVER - SENT_TO_SERVER):
-        raise ValueError(f"{', '.join(unknown)[:100]} cannot be set there: leave it out")
-    return query, timeout
-
-
-def _timeout(text: str) -> float | None:
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 5):
-        raise ValueError("connect_timeout is a whole number of seconds")
-    return float(text) or None
-
-
-Required = str | tuple[str, ...]  # the value a claim must have, or those it may have
-Network = IPv4Network | IPv6Network
-REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9._-]{1,100}")
-MIN_SECRET = 16  # characters
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-DURATION = "[1-9][0-9]{0,8}[smhd]"
-MAX_DURATION = 3650 * 86_400  # ten years: anything longer is a mistake, and milliseconds still fit 64 bits
-SIZE = re.compile(r"([1-9][0-9]{0,11})(?: ?(B|KiB|MiB|GiB|TiB))?")
-_SIZES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-
-
-class WrongValues(ValueError):
-    """An option that consists of several is wrong in these ways, a sentence each."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
-
-
-class Assigned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The repository of a provider's id whose tokens must carry further claims."""
-
-    repository: str
-    required_claims: dict[str, Required] = {}
-
-
-class IssuerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One trusted OpenID Connect issuer, and the names of its claims."""
-
-    issuer: str
-    jwks_url: str = "{issuer}/.well-known/jwks"
-    repository_claim: str = ""  # the claim that is the repository's full name
-    repositories: dict[str, str | Assigned] = {}  # or: the provider's own id -> repository
-    repositories_claims: tuple[str, ...] = ("sub",)  # the claims that form that id, joined with a slash
-    required_claims: dict[str, Required] = {}
-    audiences: tuple[str, ...] = ()  # empty: those of OIDC_AUDIENCE
-    longest_life: Annotated[int, msgspec.Meta(ge=60, le=86_400)] = 900  # seconds between iat and exp
-    repository_id_claim: str = "repository_id"
-    run_id_claim: str = "run_id"
-    run_attempt_claim: str = "run_attempt"
-    check_run_id_claim: str = "check_run_id"
-
-    @property
-    def keys_url(self) -> str:
-        """The URL of the issuer's public keys."""
-        return self.jwks_url.replace("{issuer}", self.issuer.rstrip("/"))
-
-
-GITHUB_ACTIONS = IssuerConfig(
-    issuer="https://token.actions.githubusercontent.com", repository_claim="repository"
-)
 
 
 def as_text(value: Any) -> str:
@@ -418,6 +379,43 @@ def issuers(text: str) -> tuple[IssuerConfig, ...]:
             f"{', '.join(sorted(duplicates))} is listed twice: put its repositories into one table"
         )
     return trusted
+
+
+def _check_hosts(hosts: str) -> None:
+    for host in hosts.split(","):
+        match = re.fullmatch(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::(\d{0,5}))?", host)
+        if not match or int(match[1] or 1) not in range(1, 65_536):
+            raise ValueError(
+                f"{host!r} is no host with a port: write host:5432, or [::1]:5432; commas between several"
+            )
+
+
+def _read_query(text: str) -> tuple[dict[str, str], float | None]:
+    try:
+        given = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text)))
+    except ValueError:
+        raise ValueError("what follows its ? must be name=value, with & between") from None
+    if "ssl" in given:  # as SQLAlchemy calls it
+        value = given.pop("ssl")
+        given.setdefault("sslmode", "require" if value.lower() in {"true", "1"} else value)
+    for name, choices in CHOICES.items():
+        if name in given and given[name] not in choices:
+            why = f": {WHY[name]}" if name in WHY else ""
+            raise ValueError(f"{name} may be {', '.join(choices)}, not {given[name][:50]!r}{why}")
+    timeout = _timeout(given.pop("connect_timeout", ""))
+    left_out = {*ABOUT_POOLERS, "channel_binding", "gssencmode"}
+    query = {name: value for name, value in given.items() if name not in left_out}
+    if unknown := sorted(query.keys() - READ_BY_DRIVER - SENT_TO_SERVER):
+        raise ValueError(f"{', '.join(unknown)[:100]} cannot be set there: leave it out")
+    return query, timeout
+
+
+def _timeout(text: str) -> float | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 5):
+        raise ValueError("connect_timeout is a whole number of seconds")
+    return float(text) or None
 
 
 def _issuer(item: str | dict[str, Any]) -> IssuerConfig:

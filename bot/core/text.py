@@ -62,11 +62,11 @@ def duration(seconds: float | None) -> str:
     return _two_units(round(whole / 3600), 24, "d", "h")
 
 
-def _two_units(count: int, base: int, big: str, small: str) -> str:
-    whole, rest = divmod(count, base)
-    return f"{whole} {big} {rest} {small}" if rest else f"{whole} {big}"
-
-
 def name_matches(folded: str, globs: Iterable[str]) -> bool:
     """Whether one of some globs matches a case folded name."""
     return any(fnmatchcase(folded, glob.casefold()) for glob in globs)
+
+
+def _two_units(count: int, base: int, big: str, small: str) -> str:
+    whole, rest = divmod(count, base)
+    return f"{whole} {big} {rest} {small}" if rest else f"{whole} {big}"

@@ -58,29 +58,6 @@ def span(
     return NOTHING if _tracer is None else _span(_tracer, name, cause, kind, attributes)
 
 
-@contextlib.contextmanager
-def _span(
-    tracer: Tracer, name: str, cause: str | None, kind: Kind, attributes: Mapping[str, str | None]
-) -> Iterator[Span]:
-    from opentelemetry.context import Context  # noqa: PLC0415 - an extra
-    from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra
-
-    known = {key.replace("_", "."): value for key, value in attributes.items() if value is not None}
-    named = _cause.set(cause) if cause is not None else None
-    try:
-        with tracer.start_as_current_span(
-            name,
-            context=Context() if cause is not None else None,
-            kind=SpanKind[kind.upper()],
-            attributes=known,
-            record_exception=False,  # the log has it
-        ) as current:
-            yield current
-    finally:
-        if named is not None:
-            _cause.reset(named)
-
-
 @contextlib.asynccontextmanager
 async def exporting() -> AsyncIterator[None]:
     """Send spans during the block, if the environment names a collector; a missing extra is only a warning."""
@@ -107,6 +84,29 @@ async def exporting() -> AsyncIterator[None]:
             async with asyncio.timeout(FLUSH_TIMEOUT):
                 while flushing.is_alive():  # noqa: ASYNC110 - a thread has no event for that
                     await asyncio.sleep(0.02)
+
+
+@contextlib.contextmanager
+def _span(
+    tracer: Tracer, name: str, cause: str | None, kind: Kind, attributes: Mapping[str, str | None]
+) -> Iterator[Span]:
+    from opentelemetry.context import Context  # noqa: PLC0415 - an extra
+    from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra
+
+    known = {key.replace("_", "."): value for key, value in attributes.items() if value is not None}
+    named = _cause.set(cause) if cause is not None else None
+    try:
+        with tracer.start_as_current_span(
+            name,
+            context=Context() if cause is not None else None,
+            kind=SpanKind[kind.upper()],
+            attributes=known,
+            record_exception=False,  # the log has it
+        ) as current:
+            yield current
+    finally:
+        if named is not None:
+            _cause.reset(named)
 
 
 def _provider() -> Any:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
+__all__ = ["zstd"]
+
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
-
-__all__ = ["zstd"]

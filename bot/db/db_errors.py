@@ -45,6 +45,13 @@ POSTGRES_HINTS = {  # by the beginning of PostgreSQL's SQLSTATE, longer ones fir
     "55": "another session holds a lock on it: try again",
     "57014": "it took too long: check what keeps the server busy",
 }
+# in seconds
+CONNECT_TIMEOUT = 5.0
+PING_TIMEOUT = 2.0  # for an idle connection to prove that it still works
+REQUEST_TIMEOUT = 5.0  # without an answer while a request waits for ours: GitHub waits 10
+BACKGROUND_TIMEOUT = 120.0  # without an answer in background work: a single statement may take long
+# of each timeout: a process that was frozen itself finds answers that came meanwhile before it drops the connection
+CHECKS = 5
 
 
 @contextlib.contextmanager
@@ -75,18 +82,6 @@ def unavailable(url: sa.URL, error: BaseException) -> StoreUnavailable:
     return StoreUnavailable(f"the database cannot be used: {where}: {reason}" + (f"; {hint}" if hint else ""))
 
 
-def _sqlite_hint(reason: object) -> str:
-    """Return the next step by SQLite's result code."""
-    return SQLITE_HINTS.get(getattr(reason, "sqlite_errorcode", 0) & 0xFF, "")
-
-
-def _postgres_hint(reason: object) -> str:
-    """Return the next step by PostgreSQL's code; without one it did not even answer."""
-    code = getattr(reason, "sqlstate", None) or ""
-    hints = (hint for start, hint in POSTGRES_HINTS.items() if code.startswith(start))
-    return next(hints, "check that it runs, and DATABASE_URL")
-
-
 async def retry_until_stored(clock: Clock, write: Callable[[], Awaitable[T]]) -> T:
     """Call `write` up to four times and return its result; raises StoreUnavailable when the last call fails."""
     for wait in RETRY_WAITS:
@@ -95,15 +90,6 @@ async def retry_until_stored(clock: Clock, write: Callable[[], Awaitable[T]]) ->
         except StoreUnavailable:
             await clock.sleep(wait)
     return await write()
-
-
-# in seconds
-CONNECT_TIMEOUT = 5.0
-PING_TIMEOUT = 2.0  # for an idle connection to prove that it still works
-REQUEST_TIMEOUT = 5.0  # without an answer while a request waits for ours: GitHub waits 10
-BACKGROUND_TIMEOUT = 120.0  # without an answer in background work: a single statement may take long
-# of each timeout: a process that was frozen itself finds answers that came meanwhile before it drops the connection
-CHECKS = 5
 
 
 class Watchdog:
@@ -159,3 +145,15 @@ async def connected(
     finally:
         if watchdog is not None:
             watchdog.stop()
+
+
+def _sqlite_hint(reason: object) -> str:
+    """Return the next step by SQLite's result code."""
+    return SQLITE_HINTS.get(getattr(reason, "sqlite_errorcode", 0) & 0xFF, "")
+
+
+def _postgres_hint(reason: object) -> str:
+    """Return the next step by PostgreSQL's code; without one it did not even answer."""
+    code = getattr(reason, "sqlstate", None) or ""
+    hints = (hint for start, hint in POSTGRES_HINTS.items() if code.startswith(start))
+    return next(hints, "check that it runs, and DATABASE_URL")

@@ -25,6 +25,32 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
+VERSION_COLUMN = {"_version": "UInt64", "_deleted": "UInt8"}
+DIGEST_DIGITS = 16  # of the digest that ends a part that was cut
+PART_MOST = 200  # characters of one part of a key, quoted: a file's name may have 255
+JSON_TYPE, TEXT_TYPE = "application/json", "text/plain"
+RowKey = tuple[Any, ...]  # values of an export's key columns, in their order
+ExportedRow = Mapping[str, Any]
+ROWS = "bot.db.exports:read_rows"
+KEYS_PER_QUERY = 200  # of statements whose keys are bound parameters, which databases limit
+KEYS_AT_ONCE = 500  # of those whose keys are one parameter: rows of some milliseconds
+_KEY, _TEXT = msgspec.json.Decoder(tuple[Any, ...]), msgspec.json.Encoder()
+TIME, TEXT, LIST = "DateTime64(3, 'UTC')", "String", "Array("
+NUMBERS = {int: "Int64", float: "Float64", bool: "Bool"}
+# texts of which there are few: the column store numbers them
+FEW = frozenset(
+    {
+        "backend", "base_name", "branch", "conclusion", "config", "device", "downstream_repo", "event", "event_type",
+        "failure_kind", "file", "gpu_type", "job_name", "kind", "language", "provider", "repo", "rule", "runner_label",
+        "state", "status", "suite", "upstream_repo", "workflow", "workflow_name",
+    }
+)  # fmt: skip
+LEFT_OUT = frozenset(
+    {"merge_state", "source", "blob", "histograms", "totals", "deleted_at"}
+)  # of no use elsewhere
+# of records and deliveries: it never changes, as what replaces a row has to lie beside it
+STEADY = "received_at"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnTable:
@@ -48,9 +74,6 @@ class ColumnTable:
     def all_columns(self) -> Mapping[str, str]:
         """The types of all columns that are written."""
         return {**self.columns, **(VERSION_COLUMN if self.versioned else {})}
-
-
-VERSION_COLUMN = {"_version": "UInt64", "_deleted": "UInt8"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +102,6 @@ class StoredItem:
     version: str = "_version"
 
 
-DIGEST_DIGITS = 16  # of the digest that ends a part that was cut
-PART_MOST = 200  # characters of one part of a key, quoted: a file's name may have 255
-JSON_TYPE, TEXT_TYPE = "application/json", "text/plain"
-
-
 @dataclass(frozen=True, kw_only=True)
 class ListedObject:
     """A line about an object in a manifest, for those who read many of them."""
@@ -104,6 +122,36 @@ class StoredObject:
     listed: ListedObject | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How an export is written in one layout. All parts are named as module:attribute and loaded on first use."""
+
+    make: str  # what the layout's driver makes of a row: `bot.sinks.driver` says what that is in each
+    # async (tx, export, keys) -> rows by key, in one snapshot; a key without a row is gone
+    read: str = ROWS
+    # async (context, rows) -> rows: adds what is no row, such as blobs; outside any transaction
+    load: str = ""
+    most: int = 5_000  # rows read and sent at once, where they are large
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addition:
+    """What a capability adds to rows of another one's export: `Feature.additions` names a tuple of them."""
+
+    export: str  # by its name
+    layouts: frozenset[str]  # in which it is added
+    table: sa.Table  # its changes mark the rows concerned, too
+    key: tuple[str, ...]  # its columns with the values of the export's key, in that order
+    read: str  # module:attribute: async (tx, keys) -> further members of rows, by key, in the same snapshot
+
+
+COPIED = Shape(make="bot.db.exports:copy_table", read="bot.db.exports:read_copied")
+ROW_SHAPES = {  # of an export whose rows leave as they are
+    "upstream": Shape(make="bot.db.exports:copy_row", most=500),
+    "clickhouse.ootbot": COPIED,
+}
+
+
 def object_key(*parts: object) -> str:
     """Return a key of these parts, with special characters quoted, so that no part leads out of its place."""
     return "/".join(_quoted(str(part)) for part in parts)
@@ -115,47 +163,9 @@ def repo_key(repo: str) -> str:
     return object_key(owner, name)
 
 
-def _quoted(part: str) -> str:
-    quoted = quote(part, safe="")
-    if len(quoted) > PART_MOST:
-        digest = hashlib.sha256(part.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_DIGITS]
-        return f"{quoted[: PART_MOST - DIGEST_DIGITS - 1]}~{digest}"
-    return quoted.replace(".", "%2E") or "%00" if not quoted.strip(".") else quoted
-
-
 def json_line(value: Any) -> bytes:
     """Return a value as a line of JSON; numbers that JSON lacks become texts, as upstream's readers expect."""
     return msgspec.json.encode(_with_finite_numbers(value)) + b"\n"
-
-
-def _with_finite_numbers(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {name: _with_finite_numbers(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_finite_numbers(inner) for inner in value]
-    return value
-
-
-RowKey = tuple[Any, ...]  # values of an export's key columns, in their order
-ExportedRow = Mapping[str, Any]
-ROWS = "bot.db.exports:read_rows"
-KEYS_PER_QUERY = 200  # of statements whose keys are bound parameters, which databases limit
-KEYS_AT_ONCE = 500  # of those whose keys are one parameter: rows of some milliseconds
-_KEY, _TEXT = msgspec.json.Decoder(tuple[Any, ...]), msgspec.json.Encoder()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """How an export is written in one layout. All parts are named as module:attribute and loaded on first use."""
-
-    make: str  # what the layout's driver makes of a row: `bot.sinks.driver` says what that is in each
-    # async (tx, export, keys) -> rows by key, in one snapshot; a key without a row is gone
-    read: str = ROWS
-    # async (context, rows) -> rows: adds what is no row, such as blobs; outside any transaction
-    load: str = ""
-    most: int = 5_000  # rows read and sent at once, where they are large
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,17 +208,6 @@ class Export:
         return tuple([row[name] for name in self.key_names])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Addition:
-    """What a capability adds to rows of another one's export: `Feature.additions` names a tuple of them."""
-
-    export: str  # by its name
-    layouts: frozenset[str]  # in which it is added
-    table: sa.Table  # its changes mark the rows concerned, too
-    key: tuple[str, ...]  # its columns with the values of the export's key, in that order
-    read: str  # module:attribute: async (tx, keys) -> further members of rows, by key, in the same snapshot
-
-
 def encode_key(key: Sequence[Any]) -> str:
     """Return a key as the text that is stored."""
     return _TEXT.encode(key).decode()
@@ -236,36 +235,6 @@ async def read_columns(
     return rows_by_key
 
 
-@functools.cache
-def _rows_of_keys(
-    columns: tuple[sa.ColumnElement[Any], ...],
-    key: tuple[sa.Column[Any], ...],
-    condition: sa.ColumnElement[bool] | None,
-    *,
-    sqlite: bool,
-) -> Statement:
-    query = sa.select(*columns).where(among_given(key, "keys", sqlite=sqlite))
-    return Statement(query if condition is None else query.where(condition))
-
-
-TIME, TEXT, LIST = "DateTime64(3, 'UTC')", "String", "Array("
-NUMBERS = {int: "Int64", float: "Float64", bool: "Bool"}
-# texts of which there are few: the column store numbers them
-FEW = frozenset(
-    {
-        "backend", "base_name", "branch", "conclusion", "config", "device", "downstream_repo", "event", "event_type",
-        "failure_kind", "file", "gpu_type", "job_name", "kind", "language", "provider", "repo", "rule", "runner_label",
-        "state", "status", "suite", "upstream_repo", "workflow", "workflow_name",
-    }
-)  # fmt: skip
-LEFT_OUT = frozenset(
-    {"merge_state", "source", "blob", "histograms", "totals", "deleted_at"}
-)  # of no use elsewhere
-# of records and deliveries: it never changes, as what replaces a row has to lie beside it
-STEADY = "received_at"
-COPIED = Shape(make="bot.db.exports:copy_table", read="bot.db.exports:read_copied")
-
-
 def copy_table(export: Export) -> TableCopy:
     """Return the copy of an export's own table, column by column."""
     return copy_of(export, column_types(export.table), steady="merge_state" in export.table.c)
@@ -275,19 +244,6 @@ async def read_copied(tx: Transaction, export: Export, keys: Sequence[RowKey]) -
     """Return rows with the columns that such a copy has, and those that decide whether they are sent."""
     needed = frozenset({*export.key_names, *export.repositories, export.deleted})
     return await read_columns(tx, export, keys, _read_of(export.table, needed, sqlite=tx.sqlite))
-
-
-@functools.cache
-def _read_of(table: sa.Table, needed: frozenset[str], *, sqlite: bool) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return the columns to read; JSON that is sent as text stays as it is stored."""
-    types = column_types(table)
-    return tuple(
-        sa.type_coerce(column, sa.Text()).label(column.name)
-        if sqlite and isinstance(column.type, sa.JSON) and not types.get(column.name, LIST).startswith(LIST)
-        else column
-        for column in table.c
-        if column.name in needed or column.name in types
-    )
 
 
 def copy_of(
@@ -318,11 +274,6 @@ def copy_of(
     )
 
 
-def _time_of(export: Export, columns: Mapping[str, str]) -> str:
-    day = export.day if isinstance(export.day, str) else ""
-    return day if columns.get(day, "").startswith("DateTime") else ""
-
-
 def column_types(
     *tables: sa.FromClause, without: Iterable[str] = (), first: Iterable[str] = ()
 ) -> dict[str, str]:
@@ -338,6 +289,61 @@ def column_types(
     return {**named, **repo, **types}
 
 
+def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
+    """Return a row as an object."""
+    names = [column.name for column in export.key_columns if column.name != "repository_id"]
+    key = "/".join((export.name, repo_key(row["repo"]), object_key(*(row[name] for name in names))))
+    return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
+
+
+def _quoted(part: str) -> str:
+    quoted = quote(part, safe="")
+    if len(quoted) > PART_MOST:
+        digest = hashlib.sha256(part.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_DIGITS]
+        return f"{quoted[: PART_MOST - DIGEST_DIGITS - 1]}~{digest}"
+    return quoted.replace(".", "%2E") or "%00" if not quoted.strip(".") else quoted
+
+
+def _with_finite_numbers(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _with_finite_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_finite_numbers(inner) for inner in value]
+    return value
+
+
+@functools.cache
+def _rows_of_keys(
+    columns: tuple[sa.ColumnElement[Any], ...],
+    key: tuple[sa.Column[Any], ...],
+    condition: sa.ColumnElement[bool] | None,
+    *,
+    sqlite: bool,
+) -> Statement:
+    query = sa.select(*columns).where(among_given(key, "keys", sqlite=sqlite))
+    return Statement(query if condition is None else query.where(condition))
+
+
+@functools.cache
+def _read_of(table: sa.Table, needed: frozenset[str], *, sqlite: bool) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return the columns to read; JSON that is sent as text stays as it is stored."""
+    types = column_types(table)
+    return tuple(
+        sa.type_coerce(column, sa.Text()).label(column.name)
+        if sqlite and isinstance(column.type, sa.JSON) and not types.get(column.name, LIST).startswith(LIST)
+        else column
+        for column in table.c
+        if column.name in needed or column.name in types
+    )
+
+
+def _time_of(export: Export, columns: Mapping[str, str]) -> str:
+    day = export.day if isinstance(export.day, str) else ""
+    return day if columns.get(day, "").startswith("DateTime") else ""
+
+
 def _type(declared: Field) -> str:
     if get_origin(declared.type) is list and get_args(declared.type) in {(str,), (int,), (float,)}:
         (inner,) = get_args(declared.type)
@@ -349,16 +355,3 @@ def _type(declared: Field) -> str:
 
 def _few(kind: str) -> str:
     return f"LowCardinality({kind})"
-
-
-def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return a row as an object."""
-    names = [column.name for column in export.key_columns if column.name != "repository_id"]
-    key = "/".join((export.name, repo_key(row["repo"]), object_key(*(row[name] for name in names))))
-    return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
-
-
-ROW_SHAPES = {  # of an export whose rows leave as they are
-    "upstream": Shape(make="bot.db.exports:copy_row", most=500),
-    "clickhouse.ootbot": COPIED,
-}

@@ -17,6 +17,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 ANSWER_WITHIN = 8.0  # seconds until a caller is answered, whatever the items before its own wait for
+T = TypeVar("T")
+Work = Callable[[Transaction], Awaitable[T]]
+MOST = 50  # pieces of work in one transaction
 
 
 class GroupCommit(Generic[Item, Result]):
@@ -128,11 +131,6 @@ class GroupCommit(Generic[Item, Result]):
         if isinstance(written, StoreUnavailable) or len(items) == 1:
             return [written] * len(items)
         return [outcome for item in items for outcome in await self._outcomes([item])]
-
-
-T = TypeVar("T")
-Work = Callable[[Transaction], Awaitable[T]]
-MOST = 50  # pieces of work in one transaction
 
 
 class SharedTransactions:

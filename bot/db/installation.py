@@ -35,6 +35,14 @@ secret = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     must("value", sa.LargeBinary),
 )
+STORED_KEY = Statement(sa.select(secret.c.value).where(secret.c.name == sa.bindparam("key_name")))
+CLOCK_TOLERANCE = 1_000  # milliseconds two clocks may differ: NTP keeps them closer, and leases last longer
+CLOCK_SAMPLES = 3  # for each comparison
+CLOCK_INTERVAL = 20.0  # seconds between comparisons: a clock may be set at any time
+DATABASE_NOW = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)")
+
+log = structlog.get_logger("bot.db.installation")
+ENDING_WITHIN = 5.0  # seconds that processes get to end whose first one has died
 
 
 class AdminSignOutRow(TypedDict):
@@ -46,8 +54,6 @@ class AdminSignOutRow(TypedDict):
 
 admin_sign_out = table("admin_sign_out", AdminSignOutRow, key=("token_id",))
 
-STORED_KEY = Statement(sa.select(secret.c.value).where(secret.c.name == sa.bindparam("key_name")))
-
 
 async def random_key(tx: Transaction, name: str) -> bytes:
     """Return the key of that name, created on first use."""
@@ -57,14 +63,6 @@ async def random_key(tx: Transaction, name: str) -> bytes:
         await tx.run(tx.insert(secret).values(fresh).on_conflict_do_nothing())
         stored = (await tx.run(STORED_KEY, {"key_name": name})).scalar_one()
     return bytes(stored)
-
-
-CLOCK_TOLERANCE = 1_000  # milliseconds two clocks may differ: NTP keeps them closer, and leases last longer
-CLOCK_SAMPLES = 3  # for each comparison
-CLOCK_INTERVAL = 20.0  # seconds between comparisons: a clock may be set at any time
-DATABASE_NOW = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)")
-
-log = structlog.get_logger("bot.db.installation")
 
 
 class DatabaseClock:
@@ -127,9 +125,6 @@ async def offset_to_database(store: Store, clock: Clock) -> int:
             samples.append((after - before, theirs - (before + after) // 2))
     _, offset = min(samples)
     return offset
-
-
-ENDING_WITHIN = 5.0  # seconds that processes get to end whose first one has died
 
 
 @contextlib.contextmanager

@@ -29,6 +29,20 @@ if TYPE_CHECKING:
 
 # what a pooler passes on is another server process than it says it is
 EXAMINE = "SELECT pg_backend_pid(), getdatabaseencoding(), current_database()"
+T = TypeVar("T")
+# by default PostgreSQL gives every statement a snapshot of its own
+SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+POOL: dict[str, Any] = {
+    "pool_size": 10,
+    "max_overflow": 10,
+    "pool_timeout": 5,
+}
+CHANNEL = "ootbot_work"
+CHECK_EVERY = 30.0  # seconds between checks that the connection still works
+LISTEN_ANSWER_WITHIN = 2 * CHECK_EVERY  # seconds without an answer until another connection is used
+LISTEN_WAITS = (1.0, 30.0)  # seconds before listening is tried again: first and longest
+
+log = structlog.get_logger("bot.db.postgres")
 
 
 class PostgresServer:
@@ -96,34 +110,6 @@ class PostgresServer:
 
     def _arguments(self) -> dict[str, Any]:
         return {"dsn": self._address.url, "timeout": self._timeout}
-
-
-def _wrong_encoding(database: str, encoding: str) -> str:
-    return (
-        f"the database {database} is in {encoding}, which cannot hold all text that GitHub sends: make another one by "
-        f"`createdb --encoding=UTF8 --template=template0 NAME`, and name that in OOTBOT_DATABASE_URL"
-    )
-
-
-def _unreadable(error: PermissionError) -> str:
-    return (
-        f"this user may not read {error.filename}, where PostgreSQL's password and keys may be: "
-        "set HOME to a folder of this user"
-    )
-
-
-def _nameless() -> str:
-    return "this user has no name on this machine: put PostgreSQL's user into OOTBOT_DATABASE_URL"
-
-
-T = TypeVar("T")
-# by default PostgreSQL gives every statement a snapshot of its own
-SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-POOL: dict[str, Any] = {
-    "pool_size": 10,
-    "max_overflow": 10,
-    "pool_timeout": 5,
-}
 
 
 class Engine:
@@ -251,6 +237,49 @@ def make_postgres_engine(
     return Engine(engine, server)
 
 
+def wake_up_statement(process: str) -> sa.Select[Any]:
+    """Return the statement that wakes the other processes at the commit; PostgreSQL only."""
+    return sa.select(sa.func.pg_notify(CHANNEL, process))
+
+
+async def listen_for_work(store: Store) -> None:
+    """Set `work_waiting` whenever another process leaves work, until cancelled. SQLite has no other process."""
+    if store.sqlite:
+        return
+    wait, longest = LISTEN_WAITS
+    while True:
+        began = asyncio.get_running_loop().time()
+        try:
+            async with store.connection(answer_within=LISTEN_ANSWER_WITHIN) as (connection, watchdog):
+                await _listen_on_connection(store, connection, watchdog)
+        except StoreUnavailable as error:
+            log.warning(
+                "cannot listen for other processes, polling every second", reason=str(error), again_in=wait
+            )
+        if asyncio.get_running_loop().time() - began > CHECK_EVERY:  # it worked for a while
+            wait = LISTEN_WAITS[0]
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, longest)
+
+
+def _wrong_encoding(database: str, encoding: str) -> str:
+    return (
+        f"the database {database} is in {encoding}, which cannot hold all text that GitHub sends: make another one by "
+        f"`createdb --encoding=UTF8 --template=template0 NAME`, and name that in OOTBOT_DATABASE_URL"
+    )
+
+
+def _unreadable(error: PermissionError) -> str:
+    return (
+        f"this user may not read {error.filename}, where PostgreSQL's password and keys may be: "
+        "set HOME to a folder of this user"
+    )
+
+
+def _nameless() -> str:
+    return "this user has no name on this machine: put PostgreSQL's user into OOTBOT_DATABASE_URL"
+
+
 def _connect_to(engine: AsyncEngine, server: PostgresServer) -> None:
     """Let the driver read the address itself for new connections."""
 
@@ -304,39 +333,6 @@ def _limit_idle_transactions(engine: AsyncEngine, server: PostgresServer, lost_a
         connection.commit()
 
     sa.event.listen(engine.sync_engine, "connect", set_limit)
-
-
-CHANNEL = "ootbot_work"
-CHECK_EVERY = 30.0  # seconds between checks that the connection still works
-LISTEN_ANSWER_WITHIN = 2 * CHECK_EVERY  # seconds without an answer until another connection is used
-LISTEN_WAITS = (1.0, 30.0)  # seconds before listening is tried again: first and longest
-
-log = structlog.get_logger("bot.db.postgres")
-
-
-def wake_up_statement(process: str) -> sa.Select[Any]:
-    """Return the statement that wakes the other processes at the commit; PostgreSQL only."""
-    return sa.select(sa.func.pg_notify(CHANNEL, process))
-
-
-async def listen_for_work(store: Store) -> None:
-    """Set `work_waiting` whenever another process leaves work, until cancelled. SQLite has no other process."""
-    if store.sqlite:
-        return
-    wait, longest = LISTEN_WAITS
-    while True:
-        began = asyncio.get_running_loop().time()
-        try:
-            async with store.connection(answer_within=LISTEN_ANSWER_WITHIN) as (connection, watchdog):
-                await _listen_on_connection(store, connection, watchdog)
-        except StoreUnavailable as error:
-            log.warning(
-                "cannot listen for other processes, polling every second", reason=str(error), again_in=wait
-            )
-        if asyncio.get_running_loop().time() - began > CHECK_EVERY:  # it worked for a while
-            wait = LISTEN_WAITS[0]
-        await asyncio.sleep(wait)
-        wait = min(2 * wait, longest)
 
 
 async def _listen_on_connection(store: Store, connection: Any, watchdog: Watchdog) -> None:

@@ -34,6 +34,57 @@ metadata = sa.MetaData(
 BigType = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite's rowid needs INTEGER
 JsonType = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
 FloatType = sa.Float(53)
+T = TypeVar("T")
+Text = Annotated[str, sa.Text()]
+Bool = Annotated[bool, sa.Boolean()]
+Int = Annotated[int, sa.Integer()]
+Big = Annotated[int, BigType]
+Float = Annotated[float, FloatType]
+Bytes = Annotated[bytes, sa.LargeBinary()]
+Json = Annotated[T, JsonType]
+
+TypedSelect = sa.Select[T]  # a query whose rows are those of a row class: see `select`
+
+
+@dataclass(frozen=True)
+class Default:
+    """The value, as SQL, of rows that were written before the column existed."""
+
+    sql: str | sa.ColumnElement[Any]
+
+
+class Unit(Enum):
+    """What the numbers of a column count."""
+
+    EPOCH_MILLISECONDS = "ms"
+
+
+Millis = Annotated[int, BigType, Unit.EPOCH_MILLISECONDS]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One column as a row class declares it."""
+
+    name: str
+    type: Any  # of its values in Python, without None
+    nullable: bool
+    notes: tuple[Any, ...]  # what else the annotation says
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it holds a time."""
+        return Unit.EPOCH_MILLISECONDS in self.notes
+
+    def column(self) -> sa.Column[Any]:
+        """Return the column of a table."""
+        kind = next((note for note in self.notes if isinstance(note, sa.types.TypeEngine)), None)
+        if kind is None:
+            raise TypeError(f"{self.name}: {self.type} is no column's type; bot.db.rows has those")
+        written = next((note.sql for note in self.notes if isinstance(note, Default)), None)
+        default = sa.text(f"'{written}'") if isinstance(written, str) else written
+        declared = {"field": self}
+        return sa.Column(self.name, kind, nullable=self.nullable, server_default=default, info=declared)
 
 
 def column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
@@ -72,87 +123,9 @@ def unindexed(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
     return sa.func.coalesce(column, "")
 
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Default:
-    """The value, as SQL, of rows that were written before the column existed."""
-
-    sql: str | sa.ColumnElement[Any]
-
-
-class Unit(Enum):
-    """What the numbers of a column count."""
-
-    EPOCH_MILLISECONDS = "ms"
-
-
-Text = Annotated[str, sa.Text()]
-Bool = Annotated[bool, sa.Boolean()]
-Int = Annotated[int, sa.Integer()]
-Big = Annotated[int, BigType]
-Millis = Annotated[int, BigType, Unit.EPOCH_MILLISECONDS]
-Float = Annotated[float, FloatType]
-Bytes = Annotated[bytes, sa.LargeBinary()]
-Json = Annotated[T, JsonType]
-
-TypedSelect = sa.Select[T]  # a query whose rows are those of a row class: see `select`
-
-
-@dataclass(frozen=True, kw_only=True)
-class Field:
-    """One column as a row class declares it."""
-
-    name: str
-    type: Any  # of its values in Python, without None
-    nullable: bool
-    notes: tuple[Any, ...]  # what else the annotation says
-
-    @property
-    def is_time(self) -> bool:
-        """Whether it holds a time."""
-        return Unit.EPOCH_MILLISECONDS in self.notes
-
-    def column(self) -> sa.Column[Any]:
-        """Return the column of a table."""
-        kind = next((note for note in self.notes if isinstance(note, sa.types.TypeEngine)), None)
-        if kind is None:
-            raise TypeError(f"{self.name}: {self.type} is no column's type; bot.db.rows has those")
-        written = next((note.sql for note in self.notes if isinstance(note, Default)), None)
-        default = sa.text(f"'{written}'") if isinstance(written, str) else written
-        declared = {"field": self}
-        return sa.Column(self.name, kind, nullable=self.nullable, server_default=default, info=declared)
-
-
 def fields(kind: type) -> Mapping[str, Field]:
     """Return the columns of a row class by name, in order."""
     return _fields(kind)
-
-
-@functools.cache
-def _fields(kind: type) -> Mapping[str, Field]:
-    return {name: _field(name, hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
-
-
-def _field(name: str, hint: Any) -> Field:
-    notes: tuple[Any, ...] = ()
-    nullable = False
-    while True:  # Annotated, `| None` and NotRequired, in any order
-        if get_origin(hint) is Annotated:
-            notes += hint.__metadata__
-            hint = hint.__origin__
-        elif get_origin(hint) is NotRequired:
-            (hint,) = get_args(hint)
-        elif NoneType in get_args(hint):
-            nullable = True
-            hint = functools.reduce(lambda left, right: left | right, _without_none(hint))
-        else:
-            return Field(name=name, type=hint, nullable=nullable, notes=notes)
-
-
-def _without_none(hint: Any) -> list[Any]:
-    return [part for part in get_args(hint) if part is not NoneType]
 
 
 def table(name: str, *parts: type | sa.schema.SchemaItem, key: Sequence[str]) -> sa.Table:
@@ -181,6 +154,39 @@ def select(kind: type[T], *tables: sa.FromClause, **computed: sa.ColumnElement[A
     return cast("TypedSelect[T]", sa.select(*chosen))
 
 
+def as_rows(kind: type[T], rows: list[dict[str, Any]]) -> list[T]:
+    """Check rows of a hand-written statement against a row class and return them; raises TypeError if they differ."""
+    if rows:
+        plain: type = kind
+        _require_columns(plain, tuple(rows[0]))
+    return cast("list[T]", rows)
+
+
+@functools.cache
+def _fields(kind: type) -> Mapping[str, Field]:
+    return {name: _field(name, hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+
+
+def _field(name: str, hint: Any) -> Field:
+    notes: tuple[Any, ...] = ()
+    nullable = False
+    while True:  # Annotated, `| None` and NotRequired, in any order
+        if get_origin(hint) is Annotated:
+            notes += hint.__metadata__
+            hint = hint.__origin__
+        elif get_origin(hint) is NotRequired:
+            (hint,) = get_args(hint)
+        elif NoneType in get_args(hint):
+            nullable = True
+            hint = functools.reduce(lambda left, right: left | right, _without_none(hint))
+        else:
+            return Field(name=name, type=hint, nullable=nullable, notes=notes)
+
+
+def _without_none(hint: Any) -> list[Any]:
+    return [part for part in get_args(hint) if part is not NoneType]
+
+
 @functools.lru_cache(maxsize=1_000)
 def _select(kind: type, tables: tuple[sa.FromClause, ...]) -> sa.Select[*tuple[Any, ...]]:
     """Return the query for rows without computed columns; it is built once."""
@@ -198,14 +204,6 @@ def _column(kind: type, field: Field, tables: Sequence[sa.FromClause]) -> sa.Col
                 f"{kind.__name__}.{field.name} is {field.type}, its column holds {declared_column.type}"
             )
     return cast("sa.ColumnElement[Any]", column)
-
-
-def as_rows(kind: type[T], rows: list[dict[str, Any]]) -> list[T]:
-    """Check rows of a hand-written statement against a row class and return them; raises TypeError if they differ."""
-    if rows:
-        plain: type = kind
-        _require_columns(plain, tuple(rows[0]))
-    return cast("list[T]", rows)
 
 
 @functools.lru_cache(maxsize=2_000)

@@ -24,6 +24,23 @@ if TYPE_CHECKING:
 
     from bot.db.statements import Compiled, Parameters
 
+T = TypeVar("T")
+
+MOST_STEPS = 20_000  # of SQLite's virtual machine for a read in the event loop: under a millisecond
+SLOW = 0.005  # seconds: a read that takes so long may have waited for the disk
+PAUSE = 20  # times as long the event loop reads nothing after such a one
+READERS = 4  # threads for reads
+USAGE = getattr(
+    resource, "RUSAGE_THREAD", resource.RUSAGE_SELF
+)  # of the thread alone, where the system counts it
+NOT_HERE = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT})
+LONGEST = 0.01  # seconds in which statements run in the loop's thread without a break
+MOST_IDLE = 4  # connections that stay open: each has a page cache
+
+
+class HandOver(Exception):
+    """A statement has to be run in another thread."""
+
 
 class Session:
     """SQLAlchemy's connection and the driver's; one transaction at a time."""
@@ -102,22 +119,6 @@ class Session:
             raise kind(sql, values, error) from error
 
 
-T = TypeVar("T")
-
-MOST_STEPS = 20_000  # of SQLite's virtual machine for a read in the event loop: under a millisecond
-SLOW = 0.005  # seconds: a read that takes so long may have waited for the disk
-PAUSE = 20  # times as long the event loop reads nothing after such a one
-READERS = 4  # threads for reads
-USAGE = getattr(
-    resource, "RUSAGE_THREAD", resource.RUSAGE_SELF
-)  # of the thread alone, where the system counts it
-NOT_HERE = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT})
-
-
-class HandOver(Exception):
-    """A statement has to be run in another thread."""
-
-
 class Threads:
     """The threads that statements are handed to, and whether the event loop may read by itself."""
 
@@ -174,11 +175,6 @@ class Threads:
         self._reading.shutdown(wait=False)
 
 
-def _interrupt() -> int:
-    """Return a progress handler that makes SQLite give up a statement."""
-    return 1
-
-
 class DriverConnection(sqlite3.Connection):
     """The driver's connection, which waits for a lock of another process or fails at once."""
 
@@ -193,10 +189,6 @@ class DriverConnection(sqlite3.Connection):
             (self._patience,) = self.execute("PRAGMA busy_timeout").fetchone()
         self.execute(f"PRAGMA busy_timeout = {self._patience if wait else 0}")
         self._waits = wait
-
-
-LONGEST = 0.01  # seconds in which statements run in the loop's thread without a break
-MOST_IDLE = 4  # connections that stay open: each has a page cache
 
 
 class Engine:
@@ -330,3 +322,8 @@ class Connection:
     def _begun(self, work: Callable[[], T]) -> T:
         self._session.begin(reads=self._only_reads)
         return work()
+
+
+def _interrupt() -> int:
+    """Return a progress handler that makes SQLite give up a statement."""
+    return 1

@@ -28,6 +28,59 @@ if TYPE_CHECKING:
     Element = sa.Select[Any] | sa.CompoundSelect[Any] | sa.Insert | sa.Update | sa.Delete
 
 T = TypeVar("T")
+MOST_TEXTS = 100  # of one statement, by the lengths of its lists
+STEP = 1_000  # to which longer lists are filled up; SQLite takes 32,766 parameters in all
+WORD = re.compile("[a-z_]*")  # a state, as our own code names them
+
+
+class Connection(Protocol):
+    """A connection to SQLite (`sqlite_engine`) or PostgreSQL (`postgres`)."""
+
+    async def execute(self, statement: sa.Executable | Statement, parameters: Parameters = None) -> Result:
+        """Execute a statement once, or for each of several sets of parameters."""
+        ...
+
+    async def exec_driver_sql(self, statement: str, parameters: Any = None) -> Result:
+        """Execute a statement in the driver's own SQL."""
+        ...
+
+    def stream(self, statement: sa.Select[Any], *, size: int) -> AsyncIterator[Result]:
+        """Execute a query and yield its rows, `size` at a time."""
+        ...
+
+    async def run_sync(self, work: Callable[[sa.Connection], T]) -> T:
+        """Return what `work` returns for SQLAlchemy's connection."""
+        ...
+
+    def begin(self) -> AbstractAsyncContextManager[None]:
+        """Commit at the end, or roll back on any error."""
+        ...
+
+    def attempt(self) -> AbstractAsyncContextManager[None]:
+        """Let one statement fail without ending the transaction."""
+        ...
+
+
+class Engine(Protocol):
+    """The connections to a database."""
+
+    def connect(
+        self, *, reads: bool = False, answer_within: float
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Yield a connection, to read one snapshot or to write.
+
+        What is not committed at the end is rolled back. On PostgreSQL it fails after `answer_within` seconds without
+        an answer.
+        """
+        ...
+
+    def hang_up(self) -> None:
+        """Drop the connections in use that wait for a server: nothing that was begun on them is committed."""
+        ...
+
+    async def dispose(self) -> None:
+        """Close every connection."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,61 +137,6 @@ def fetch_all(cursor: sa.CursorResult[Any]) -> Result:
     if not cursor.returns_rows:
         return Result((), (), cursor.rowcount)
     return Result(tuple(cursor.keys()), cursor.all(), cursor.rowcount)
-
-
-class Connection(Protocol):
-    """A connection to SQLite (`sqlite_engine`) or PostgreSQL (`postgres`)."""
-
-    async def execute(self, statement: sa.Executable | Statement, parameters: Parameters = None) -> Result:
-        """Execute a statement once, or for each of several sets of parameters."""
-        ...
-
-    async def exec_driver_sql(self, statement: str, parameters: Any = None) -> Result:
-        """Execute a statement in the driver's own SQL."""
-        ...
-
-    def stream(self, statement: sa.Select[Any], *, size: int) -> AsyncIterator[Result]:
-        """Execute a query and yield its rows, `size` at a time."""
-        ...
-
-    async def run_sync(self, work: Callable[[sa.Connection], T]) -> T:
-        """Return what `work` returns for SQLAlchemy's connection."""
-        ...
-
-    def begin(self) -> AbstractAsyncContextManager[None]:
-        """Commit at the end, or roll back on any error."""
-        ...
-
-    def attempt(self) -> AbstractAsyncContextManager[None]:
-        """Let one statement fail without ending the transaction."""
-        ...
-
-
-class Engine(Protocol):
-    """The connections to a database."""
-
-    def connect(
-        self, *, reads: bool = False, answer_within: float
-    ) -> AbstractAsyncContextManager[Connection]:
-        """Yield a connection, to read one snapshot or to write.
-
-        What is not committed at the end is rolled back. On PostgreSQL it fails after `answer_within` seconds without
-        an answer.
-        """
-        ...
-
-    def hang_up(self) -> None:
-        """Drop the connections in use that wait for a server: nothing that was begun on them is committed."""
-        ...
-
-    async def dispose(self) -> None:
-        """Close every connection."""
-        ...
-
-
-MOST_TEXTS = 100  # of one statement, by the lengths of its lists
-STEP = 1_000  # to which longer lists are filled up; SQLite takes 32,766 parameters in all
-WORD = re.compile("[a-z_]*")  # a state, as our own code names them
 
 
 def encode_json(value: Any) -> str:

@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 # KB of the database in the memory of each connection; the default of 2 MB fragments the heap over hours
 SQLITE_CACHE = 512
 SQLITE_CACHE_LARGE = 2000  # where many deliveries are stored at once, and where pages read many rows
+T = TypeVar("T")
+BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
+BUSY_PAUSE = 0.05  # seconds between two tries to open a file that another process is making
+LOST_AFTER = 30.0  # seconds until PostgreSQL ends an idle transaction: as long as leases last
+# seconds a write may wait for other writers while a request waits for it: GitHub waits 10 s
+LOCK_TIMEOUT = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,41 +96,6 @@ def configure_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:
     connection.isolation_level = None  # only a Session begins transactions
     for pragma in ("journal_mode=WAL", "synchronous=FULL", f"cache_size=-{cache}"):
         connection.execute(f"PRAGMA {pragma}")
-
-
-def _sqlite(url: sa.URL, options: EngineOptions, cache: int) -> sa.Engine:
-    driver = {
-        "timeout": options.busy_timeout,
-        "factory": DriverConnection,
-        "check_same_thread": False,
-    }
-    # each has a page cache: few stay open, the last one used is used again first, and none is waited for, since that
-    # would keep its users from giving theirs back
-    pool: dict[str, Any] = {"pool_size": 4, "pool_use_lifo": True, "max_overflow": -1}
-    engine = sa.create_engine(url, connect_args=driver, **pool, **_shared(options))
-    sa.event.listen(engine, "connect", lambda connection, _record: configure_sqlite(connection, cache))
-    sa.event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _begin_sqlite(conn: sa.Connection) -> None:
-    """Begin transactions that SQLAlchemy begins implicitly, such as a migration's after its first commit."""
-    driver: Any = conn.connection.dbapi_connection
-    if not driver.in_transaction:
-        conn.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _shared(options: EngineOptions) -> dict[str, Any]:
-    cache = {} if options.compiled is None else {"compiled_cache": options.compiled}
-    return {**JSON_TEXT, "execution_options": cache}
-
-
-T = TypeVar("T")
-BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
-BUSY_PAUSE = 0.05  # seconds between two tries to open a file that another process is making
-LOST_AFTER = 30.0  # seconds until PostgreSQL ends an idle transaction: as long as leases last
-# seconds a write may wait for other writers while a request waits for it: GitHub waits 10 s
-LOCK_TIMEOUT = 4.0
 
 
 class Store:
@@ -334,3 +305,30 @@ def file_identity(path: str | Path | None) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _sqlite(url: sa.URL, options: EngineOptions, cache: int) -> sa.Engine:
+    driver = {
+        "timeout": options.busy_timeout,
+        "factory": DriverConnection,
+        "check_same_thread": False,
+    }
+    # each has a page cache: few stay open, the last one used is used again first, and none is waited for, since that
+    # would keep its users from giving theirs back
+    pool: dict[str, Any] = {"pool_size": 4, "pool_use_lifo": True, "max_overflow": -1}
+    engine = sa.create_engine(url, connect_args=driver, **pool, **_shared(options))
+    sa.event.listen(engine, "connect", lambda connection, _record: configure_sqlite(connection, cache))
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _begin_sqlite(conn: sa.Connection) -> None:
+    """Begin transactions that SQLAlchemy begins implicitly, such as a migration's after its first commit."""
+    driver: Any = conn.connection.dbapi_connection
+    if not driver.in_transaction:
+        conn.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _shared(options: EngineOptions) -> dict[str, Any]:
+    cache = {} if options.compiled is None else {"compiled_cache": options.compiled}
+    return {**JSON_TEXT, "execution_options": cache}

@@ -226,6 +226,11 @@ def among_given(
     return _among(columns, given, sqlite=sqlite)
 
 
+def insert_into(table: sa.Table, *, sqlite: bool) -> Any:
+    """Return a database's INSERT, which has ON CONFLICT."""
+    return sqlite_dialect.insert(table) if sqlite else postgresql.insert(table)
+
+
 def _among(columns: Sequence[sa.ColumnElement[Any]], keys: Any, *, sqlite: bool) -> sa.ColumnElement[bool]:
     if not sqlite:
         return sa.tuple_(*columns).in_(keys)
@@ -266,8 +271,3 @@ def _upsert(
     else:
         insert = insert.on_conflict_do_nothing()
     return Statement(insert.returning(*(table.c[name] for name in returning)) if returning else insert)
-
-
-def insert_into(table: sa.Table, *, sqlite: bool) -> Any:
-    """Return a database's INSERT, which has ON CONFLICT."""
-    return sqlite_dialect.insert(table) if sqlite else postgresql.insert(table)

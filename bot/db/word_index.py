@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
+WORDS_MOST = 40  # of one text
+LONGEST_WORD = 60  # bytes of one word
+TEXT_MOST = 400  # characters that are kept of a text
+_WORD = re.compile(r"\w+")
+_PART = re.compile(r"[^\W_]+")
+CANDIDATES = 1_000  # titles that have the rarest word, and are looked at
+READ_FOR_EACH = 20  # titles that have the further words anywhere, for each that is wanted
+ASKED_MOST = 8  # words of one search
+LOOKED_AT = 2_000  # titles that are looked at together, whether there is still what they are of
+HOUR = 3_600_000  # milliseconds
+TITLE_KEY = ("kind", "repository_id", "ref")
+TitleKey = tuple[str, int, str]
+
 
 class _Id(TypedDict):
     id: Big  # grows: what was first heard of later has the greater one
@@ -50,13 +63,7 @@ class WordRow(TypedDict):
 
 
 word = table("word", WordRow, key=("kind", "word", "title_id"))
-
-
-WORDS_MOST = 40  # of one text
-LONGEST_WORD = 60  # bytes of one word
-TEXT_MOST = 400  # characters that are kept of a text
-_WORD = re.compile(r"\w+")
-_PART = re.compile(r"[^\W_]+")
+TITLE, WORD = title.c, word.c
 
 
 def words_of(text: str) -> set[bytes]:
@@ -89,16 +96,6 @@ def begins_each(wanted: list[bytes], text: str) -> bool:
     return all(any(word.startswith(beginning) for word in known) for beginning in wanted)
 
 
-TITLE, WORD = title.c, word.c
-CANDIDATES = 1_000  # titles that have the rarest word, and are looked at
-READ_FOR_EACH = 20  # titles that have the further words anywhere, for each that is wanted
-ASKED_MOST = 8  # words of one search
-LOOKED_AT = 2_000  # titles that are looked at together, whether there is still what they are of
-HOUR = 3_600_000  # milliseconds
-TITLE_KEY = ("kind", "repository_id", "ref")
-TitleKey = tuple[str, int, str]
-
-
 async def put_titles(tx: Transaction, titles: Collection[Title]) -> None:
     """Store titles, and replace those that have changed."""
     wanted = {
@@ -122,21 +119,6 @@ async def put_titles(tx: Transaction, titles: Collection[Title]) -> None:
         ]
     if made:
         await tx.upsert(word, sorted(made, key=lambda row: (row["kind"], row["word"], row["title_id"])))
-
-
-async def _read_titles(tx: Transaction, keys: Collection[TitleKey]) -> list[TitleRow]:
-    these = tx.among([TITLE[name] for name in TITLE_KEY], sorted(keys))
-    return await tx.fetch(select(TitleRow, title).where(these))
-
-
-def _title_key(row: TitleRow) -> TitleKey:
-    return row["kind"], row["repository_id"], row["ref"]
-
-
-async def _forget_words(tx: Transaction, row: TitleRow, words: Collection[bytes]) -> None:
-    these = (WORD.kind == row["kind"], WORD.title_id == row["id"], WORD.word.in_(sorted(words)))
-    if words:
-        await tx.run(sa.delete(word).where(*these))
 
 
 async def find_titles(
@@ -179,6 +161,21 @@ async def forget_titles(tx: Transaction, kind: str, *, kept: sa.ColumnElement[bo
         await _forget_words(tx, row, words_of(row["text"]))
     await tx.run(sa.delete(title).where(TITLE.id.in_([row["id"] for row in rows])))
     return len(rows)
+
+
+async def _read_titles(tx: Transaction, keys: Collection[TitleKey]) -> list[TitleRow]:
+    these = tx.among([TITLE[name] for name in TITLE_KEY], sorted(keys))
+    return await tx.fetch(select(TitleRow, title).where(these))
+
+
+def _title_key(row: TitleRow) -> TitleKey:
+    return row["kind"], row["repository_id"], row["ref"]
+
+
+async def _forget_words(tx: Transaction, row: TitleRow, words: Collection[bytes]) -> None:
+    these = (WORD.kind == row["kind"], WORD.title_id == row["id"], WORD.word.in_(sorted(words)))
+    if words:
+        await tx.run(sa.delete(word).where(*these))
 
 
 async def _count(tx: Transaction, kind: str, wanted: bytes) -> int:

@@ -46,6 +46,22 @@ if TYPE_CHECKING:
 TOKEN_CACHED = 50 * 60  # seconds a token is used: it is valid for 60 minutes
 INSTALLATION_CACHED = 10 * 60  # seconds an installation id is cached
 TOKEN_KNOWN_AFTER = 5_000  # milliseconds after which every one of GitHub's servers knows a fresh token
+RepositoryId = Callable[[str], Awaitable[int | None]]  # of the repository that a name means
+KeyLoader = Callable[[str], RSAPrivateKey]
+log = structlog.get_logger("bot.github.client")
+
+CLOCK_TOLERANCE = 20_000  # milliseconds two clocks may differ
+JWT_LIFETIME = 9 * 60  # seconds of a JWT; GitHub allows ten minutes
+BACKDATED = 60  # seconds, for small differences between the clocks
+SIGNED_EVERY = 60  # seconds: signing takes a millisecond, and many calls may come at once
+API_VERSION = "2022-11-28"
+PERMISSION_LIFE = 5 * 60  # seconds a person's role in a repository is cached
+MAX_CONCURRENT = 20  # calls; GitHub allows 100
+ETAG_CACHE_SIZE = 100  # responses
+TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
+
+UNKNOWN_APP = b"Integration not found"  # GitHub's answer where the App's id is wrong
+KEY_REFUSED = "GitHub does not accept the App's key: check APP_ID, PRIVATE_KEY and the clock"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +72,12 @@ class Token:
     created_at: int
 
 
-RepositoryId = Callable[[str], Awaitable[int | None]]  # of the repository that a name means
-KeyLoader = Callable[[str], RSAPrivateKey]
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """Where to fetch some content, valid for a minute; `headers` are set only for the API itself."""
+
+    url: str = field(repr=False)  # it works without further authentication
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Tokens:
@@ -157,14 +177,6 @@ def _require_valid_key(error: GitHubRefused) -> None:
         raise RetryLater(reason, after=60) from error
 
 
-log = structlog.get_logger("bot.github.client")
-
-CLOCK_TOLERANCE = 20_000  # milliseconds two clocks may differ
-JWT_LIFETIME = 9 * 60  # seconds of a JWT; GitHub allows ten minutes
-BACKDATED = 60  # seconds, for small differences between the clocks
-SIGNED_EVERY = 60  # seconds: signing takes a millisecond, and many calls may come at once
-
-
 class Identity:
     """One App's key, and how far GitHub's clock is from ours."""
 
@@ -210,25 +222,6 @@ def load_key(private_key: str) -> RSAPrivateKey:
     if not isinstance(key, RSAPrivateKey):
         raise Misconfigured(["OOTBOT_PRIVATE_KEY is not an RSA key: use the .pem file GitHub offered"])
     return key
-
-
-API_VERSION = "2022-11-28"
-PERMISSION_LIFE = 5 * 60  # seconds a person's role in a repository is cached
-MAX_CONCURRENT = 20  # calls; GitHub allows 100
-ETAG_CACHE_SIZE = 100  # responses
-TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
-
-
-UNKNOWN_APP = b"Integration not found"  # GitHub's answer where the App's id is wrong
-KEY_REFUSED = "GitHub does not accept the App's key: check APP_ID, PRIVATE_KEY and the clock"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Location:
-    """Where to fetch some content, valid for a minute; `headers` are set only for the API itself."""
-
-    url: str = field(repr=False)  # it works without further authentication
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class GitHubApp:

@@ -30,10 +30,41 @@ if TYPE_CHECKING:
 
 ADDRESS = re.compile(r"[!-~]+")  # visible ASCII
 NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?", re.IGNORECASE)
+CONNECT, SILENCE, WHOLE = 5, 30, 600  # seconds: to connect, without a byte, in all
+PIECE = 256 * 1024  # bytes hashed and written at once, in a thread
+MOVED = frozenset({301, 302, 303, 307, 308})
+INFLATED = {
+    "": 0,
+    "identity": 0,
+    "gzip": 31,
+    "x-gzip": 31,
+    "deflate": 15,
+}  # Content-Encoding -> zlib's window
+EXPIRED = frozenset({403, 401})  # of a signed address: GitHub gives another one
 
 
 class DownloadRefused(OotbotError):
     """The address must not be fetched, or what came is not what was promised."""
+
+
+class TooLarge(OotbotError):
+    """The content is larger than allowed; `size` is what was promised or has arrived so far."""
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(f"{size:,} bytes, limit {most:,}")
+        self.size = size
+
+
+class Gone(OotbotError):
+    """The store has no such content."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """What was downloaded."""
+
+    size: int
+    sha256: str
 
 
 class AddressGuard:
@@ -95,104 +126,6 @@ class AddressGuard:
         return self._internal_allowed
 
 
-class _Guarded(AbstractResolver):
-    """Resolves host names, and refuses those that lead where nothing may be fetched."""
-
-    def __init__(self, guard: AddressGuard) -> None:
-        self._resolver = DefaultResolver()
-        self._guard = guard
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Return the addresses of a host; raises DownloadRefused when one of them may not be fetched."""
-        resolved = await self._resolver.resolve(host, port, family)
-        self._guard.check_resolved(host, port, [answer["host"] for answer in resolved])
-        return resolved
-
-    async def close(self) -> None:
-        """Close the resolver."""
-        await self._resolver.close()
-
-
-def _parse(text: str) -> URL:
-    if not ADDRESS.fullmatch(text) or "\\" in text:
-        raise DownloadRefused("it leads to something that is no plain address")
-    try:
-        url = URL(text, encoded=True)  # signed addresses stay as they are
-        port = url.port
-    except ValueError:
-        raise DownloadRefused("it leads to something that is no address") from None
-    host = url.host or ""
-    named = _is_literal(host) or NAME.fullmatch(host)
-    if not named or url.raw_host != host or port == 0 or url.user is not None or url.password is not None:
-        raise DownloadRefused("it leads to something that is no plain address")
-    return url
-
-
-async def _addresses(host: str) -> list[str]:
-    try:
-        answers = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return []
-    return [str(address[0]) for *_, address in answers]
-
-
-def _is_literal(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_public(address: str) -> bool:
-    """Whether an address is on the public network; an embedded address counts instead of its wrapping."""
-    parsed = ip_address(address.partition("%")[0])
-    inner = getattr(parsed, "ipv4_mapped", None) or getattr(parsed, "sixtofour", None)
-    return (inner or parsed).is_global and not parsed.is_multicast
-
-
-def _is_of_this_machine(address: str) -> bool:
-    """Whether an address belongs to this machine: only those can be bound."""
-    parsed = ip_address(address.partition("%")[0])
-    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
-    if parsed.is_loopback or parsed.is_unspecified:
-        return True
-    kind = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
-    try:
-        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
-            probe.bind((str(parsed), 0))
-    except OSError:
-        return False
-    return True
-
-
-CONNECT, SILENCE, WHOLE = 5, 30, 600  # seconds: to connect, without a byte, in all
-PIECE = 256 * 1024  # bytes hashed and written at once, in a thread
-MOVED = frozenset({301, 302, 303, 307, 308})
-INFLATED = {
-    "": 0,
-    "identity": 0,
-    "gzip": 31,
-    "x-gzip": 31,
-    "deflate": 15,
-}  # Content-Encoding -> zlib's window
-EXPIRED = frozenset({403, 401})  # of a signed address: GitHub gives another one
-
-
-class TooLarge(OotbotError):
-    """The content is larger than allowed; `size` is what was promised or has arrived so far."""
-
-    def __init__(self, size: int, most: int) -> None:
-        super().__init__(f"{size:,} bytes, limit {most:,}")
-        self.size = size
-
-
-class Gone(OotbotError):
-    """The store has no such content."""
-
-
 class Unanswered(RetryLater):
     """The store did not send the content; `status` is its answer's."""
 
@@ -207,20 +140,6 @@ class Unanswered(RetryLater):
         super().__init__(message, after=_asked_wait(response) or after)
         self.status = response.status
         self.by_api = by_api  # and not by a host that it names
-
-
-def _asked_wait(response: aiohttp.ClientResponse) -> float | None:
-    """Return how many seconds a store asks us to wait."""
-    given = (response.headers.get(name, "") for name in ("Retry-After", "RateLimit-Reset"))
-    return next((float(text) for text in given if text.isascii() and text.isdigit() and len(text) < 5), None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Download:
-    """What was downloaded."""
-
-    size: int
-    sha256: str
 
 
 class Downloads:
@@ -321,6 +240,85 @@ class Downloads:
                 waiting.clear()
         await asyncio.to_thread(sink.write, bytes(waiting))
         return sink.finish()
+
+
+class _Guarded(AbstractResolver):
+    """Resolves host names, and refuses those that lead where nothing may be fetched."""
+
+    def __init__(self, guard: AddressGuard) -> None:
+        self._resolver = DefaultResolver()
+        self._guard = guard
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a host; raises DownloadRefused when one of them may not be fetched."""
+        resolved = await self._resolver.resolve(host, port, family)
+        self._guard.check_resolved(host, port, [answer["host"] for answer in resolved])
+        return resolved
+
+    async def close(self) -> None:
+        """Close the resolver."""
+        await self._resolver.close()
+
+
+def _parse(text: str) -> URL:
+    if not ADDRESS.fullmatch(text) or "\\" in text:
+        raise DownloadRefused("it leads to something that is no plain address")
+    try:
+        url = URL(text, encoded=True)  # signed addresses stay as they are
+        port = url.port
+    except ValueError:
+        raise DownloadRefused("it leads to something that is no address") from None
+    host = url.host or ""
+    named = _is_literal(host) or NAME.fullmatch(host)
+    if not named or url.raw_host != host or port == 0 or url.user is not None or url.password is not None:
+        raise DownloadRefused("it leads to something that is no plain address")
+    return url
+
+
+async def _addresses(host: str) -> list[str]:
+    try:
+        answers = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return [str(address[0]) for *_, address in answers]
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_public(address: str) -> bool:
+    """Whether an address is on the public network; an embedded address counts instead of its wrapping."""
+    parsed = ip_address(address.partition("%")[0])
+    inner = getattr(parsed, "ipv4_mapped", None) or getattr(parsed, "sixtofour", None)
+    return (inner or parsed).is_global and not parsed.is_multicast
+
+
+def _is_of_this_machine(address: str) -> bool:
+    """Whether an address belongs to this machine: only those can be bound."""
+    parsed = ip_address(address.partition("%")[0])
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    if parsed.is_loopback or parsed.is_unspecified:
+        return True
+    kind = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(parsed), 0))
+    except OSError:
+        return False
+    return True
+
+
+def _asked_wait(response: aiohttp.ClientResponse) -> float | None:
+    """Return how many seconds a store asks us to wait."""
+    given = (response.headers.get(name, "") for name in ("Retry-After", "RateLimit-Reset"))
+    return next((float(text) for text in given if text.isascii() and text.isdigit() and len(text) < 5), None)
 
 
 class _Sink:

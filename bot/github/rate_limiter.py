@@ -34,6 +34,30 @@ MAX_BLOCK = round(MAX_WAIT * 1000)  # milliseconds: GitHub asks for no longer wa
 SHORT_WAIT = 2_000  # milliseconds that any write may wait in its slot
 LONG_WAIT = 30_000  # milliseconds that gates and verdicts may wait for the writes before them
 MAX_WAITING = 6  # calls of one installation that wait at once: each occupies a slot of the worker
+oot_budget = sa.Table(
+    "oot_budget",
+    metadata,
+    must("app_id", BigType),
+    must("account", sa.Text),  # whose installation; app: the App itself
+    must("next_write", BigType),  # the earliest time of the write after those reserved
+    must("blocked_until", BigType),  # GitHub asked for it
+    must("pressed_until", BigType),  # until then gates and verdicts take precedence
+    # times of the last hour: a sliding hour needs every single one
+    must("creations", JsonType),
+    must("dispatches", JsonType),  # times of the last minute
+    sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
+)
+
+OF_ACCOUNT = (
+    oot_budget.c.app_id == sa.bindparam("of_app"),
+    oot_budget.c.account == sa.bindparam("of_account"),
+)
+BLOCKED_UNTIL = Statement(sa.select(oot_budget.c.blocked_until).where(*OF_ACCOUNT))
+# SQLite ignores FOR UPDATE: a writer there is the only one anyway
+LOCKED = Statement(sa.select(oot_budget).where(*OF_ACCOUNT).with_for_update())
+CHANGE = Statement(sa.update(oot_budget).where(*OF_ACCOUNT))
+SEEN_FOR = 1_000  # milliseconds until another process's block is looked for again before a call that reads
+WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +84,49 @@ class Deferral:
     kind: str  # asked | budget | pace
     reason: str
     after: int  # milliseconds until it is worth trying
+
+
+class BudgetRow(TypedDict):
+    """A rate budget; times are epoch milliseconds."""
+
+    app_id: int
+    account: str
+    next_write: int
+    blocked_until: int
+    pressed_until: int
+    creations: list[int]
+    dispatches: list[int]
+
+
+class Budgets(Protocol):
+    """The storage of rate budgets, by account. Every method may raise StoreUnavailable."""
+
+    async def change(self, account: str, change: Callable[[RateBudget], T]) -> T:
+        """Change a budget, which no other caller changes meanwhile, and return the result of `change`.
+
+        It may be called twice, each time with the budget as it is stored, and raises nothing.
+        """
+        ...
+
+    async def blocked_until(self, account: str) -> int:
+        """Return when GitHub accepts calls again, in epoch milliseconds."""
+        ...
+
+    async def all(self) -> Mapping[str, RateBudget]:
+        """Return every budget."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetUsage:
+    """The use of one installation's limits."""
+
+    account: str
+    creations: int  # checks and comments made in the last hour
+    max_creations: int
+    dispatches: int  # in the last minute
+    max_dispatches: int
+    blocked_until: int  # epoch milliseconds; in the past: not blocked
 
 
 @dataclass(kw_only=True)
@@ -127,42 +194,6 @@ class RateBudget:
         return wait
 
 
-oot_budget = sa.Table(
-    "oot_budget",
-    metadata,
-    must("app_id", BigType),
-    must("account", sa.Text),  # whose installation; app: the App itself
-    must("next_write", BigType),  # the earliest time of the write after those reserved
-    must("blocked_until", BigType),  # GitHub asked for it
-    must("pressed_until", BigType),  # until then gates and verdicts take precedence
-    # times of the last hour: a sliding hour needs every single one
-    must("creations", JsonType),
-    must("dispatches", JsonType),  # times of the last minute
-    sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
-)
-
-OF_ACCOUNT = (
-    oot_budget.c.app_id == sa.bindparam("of_app"),
-    oot_budget.c.account == sa.bindparam("of_account"),
-)
-BLOCKED_UNTIL = Statement(sa.select(oot_budget.c.blocked_until).where(*OF_ACCOUNT))
-# SQLite ignores FOR UPDATE: a writer there is the only one anyway
-LOCKED = Statement(sa.select(oot_budget).where(*OF_ACCOUNT).with_for_update())
-CHANGE = Statement(sa.update(oot_budget).where(*OF_ACCOUNT))
-
-
-class BudgetRow(TypedDict):
-    """A rate budget; times are epoch milliseconds."""
-
-    app_id: int
-    account: str
-    next_write: int
-    blocked_until: int
-    pressed_until: int
-    creations: list[int]
-    dispatches: list[int]
-
-
 class SharedBudgets:
     """The budgets of one App in the database; see `bot.github.rate_limiter.Budgets`."""
 
@@ -211,50 +242,6 @@ class SharedBudgets:
         return {"of_app": self._app_id, "of_account": account}
 
 
-def _budget(row: BudgetRow) -> RateBudget:
-    return RateBudget(
-        next_write=row["next_write"],
-        blocked_until=row["blocked_until"],
-        precedence_until=row["pressed_until"],
-        creations=row["creations"],
-        dispatches=row["dispatches"],
-    )
-
-
-def _values(budget: RateBudget) -> dict[str, object]:
-    """Return the columns of a budget, with copies of its lists, so that changes can be noticed."""
-    return {
-        "next_write": budget.next_write,
-        "blocked_until": budget.blocked_until,
-        "pressed_until": budget.precedence_until,
-        "creations": [*budget.creations],
-        "dispatches": [*budget.dispatches],
-    }
-
-
-SEEN_FOR = 1_000  # milliseconds until another process's block is looked for again before a call that reads
-WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
-
-
-class Budgets(Protocol):
-    """The storage of rate budgets, by account. Every method may raise StoreUnavailable."""
-
-    async def change(self, account: str, change: Callable[[RateBudget], T]) -> T:
-        """Change a budget, which no other caller changes meanwhile, and return the result of `change`.
-
-        It may be called twice, each time with the budget as it is stored, and raises nothing.
-        """
-        ...
-
-    async def blocked_until(self, account: str) -> int:
-        """Return when GitHub accepts calls again, in epoch milliseconds."""
-        ...
-
-    async def all(self) -> Mapping[str, RateBudget]:
-        """Return every budget."""
-        ...
-
-
 class LocalBudgets:
     """Budgets of this process alone: for commands that have no database and write nothing."""
 
@@ -272,18 +259,6 @@ class LocalBudgets:
     async def all(self) -> Mapping[str, RateBudget]:
         """Return every budget."""
         return self._budgets
-
-
-@dataclass(frozen=True, kw_only=True)
-class BudgetUsage:
-    """The use of one installation's limits."""
-
-    account: str
-    creations: int  # checks and comments made in the last hour
-    max_creations: int
-    dispatches: int  # in the last minute
-    max_dispatches: int
-    blocked_until: int  # epoch milliseconds; in the past: not blocked
 
 
 class RateLimiter:
@@ -401,6 +376,27 @@ class RateLimiter:
         last_minute = sum(created_at > now - MINUTE for created_at in budget.creations)
         metrics.BUDGET_LEFT.labels(account, "minute").set(self._allowed.per_minute - last_minute)
         metrics.BUDGET_LEFT.labels(account, "hour").set(self._allowed.per_hour - len(budget.creations))
+
+
+def _budget(row: BudgetRow) -> RateBudget:
+    return RateBudget(
+        next_write=row["next_write"],
+        blocked_until=row["blocked_until"],
+        precedence_until=row["pressed_until"],
+        creations=row["creations"],
+        dispatches=row["dispatches"],
+    )
+
+
+def _values(budget: RateBudget) -> dict[str, object]:
+    """Return the columns of a budget, with copies of its lists, so that changes can be noticed."""
+    return {
+        "next_write": budget.next_write,
+        "blocked_until": budget.blocked_until,
+        "pressed_until": budget.precedence_until,
+        "creations": [*budget.creations],
+        "dispatches": [*budget.dispatches],
+    }
 
 
 def _over_budget(deferral: Deferral) -> OverBudget:

@@ -17,6 +17,24 @@ if TYPE_CHECKING:
 MIN_WAIT = 60.0  # seconds, where GitHub names none
 MAX_WAIT = 3700.0  # seconds: a reset is never more than an hour away
 MOVED = frozenset({301, 302, 307, 308})  # not followed: the repository they lead to is not listed
+YOUNG_FOR = 120_000  # milliseconds after an object was announced in which GitHub may not know it yet
+SOONEST, LATEST = 2.0, 30.0  # seconds until it is asked again
+
+_NONE: frozenset[int] = frozenset()
+_404 = frozenset({404})
+_404_422 = frozenset({404, 422})
+_404_410 = frozenset({404, 410})
+_NO_COMMIT = frozenset({404, 409, 422})  # 409: nor any other
+ENTERPRISE_HEADER = "x-github-enterprise-version"  # of every answer
+DESCRIBED_ENTERPRISE = (
+    "3.17",
+    "3.18",
+    "3.19",
+    "3.20",
+    "3.21",
+    "3.22",
+)  # versions whose description by GitHub was looked at
+_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,79 +44,6 @@ class Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
-
-
-def wait_for(status: int, headers: Mapping[str, str], body: bytes, *, now: int) -> float | None:
-    """Return how many seconds to wait, or None when the response is no rate limit.
-
-    Header names are lower case; `now` is epoch milliseconds. The order is GitHub's: retry-after, then
-    x-ratelimit-reset when nothing remains, then a minute.
-    """
-    if status not in {403, 429}:
-        return None
-    if (after := _number(headers.get("retry-after"))) is not None:
-        return min(max(after, 1.0), MAX_WAIT)
-    if _number(headers.get("x-ratelimit-remaining")) == 0:
-        reset = _number(headers.get("x-ratelimit-reset"))
-        return MIN_WAIT if reset is None else min(max(reset - now / 1000, 1.0), MAX_WAIT)
-    limited = status == 429 or b"rate limit" in body[:4096].lower()
-    return MIN_WAIT if limited else None
-
-
-def token_may_be_unknown(status: int, body: bytes) -> bool:
-    """Whether a fresh token may be refused only because not all of GitHub's servers know it yet."""
-    return status in {401, 403, 404} and not is_closed(body[:4096].decode(errors="replace"))
-
-
-def is_closed(message: str) -> bool:
-    """Whether a refusal means that the repository is archived or the App suspended there: waiting changes nothing."""
-    return any(word in message.lower() for word in ("archived", "suspended"))
-
-
-def for_gidgethub(response: Response) -> tuple[int, Mapping[str, str], bytes]:
-    """Return a response that gidgethub reads without surprises: only known headers, and errors raised as our own."""
-    raise_for_status(response)
-    kind = response.headers.get("content-type", "")
-    if response.body and "json" in kind:
-        try:
-            # validated without creating objects: a page of pull requests has megabytes, and gidgethub decodes it again
-            msgspec.json.decode(response.body, type=msgspec.Raw)
-            response.body.decode()
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise RetryLater(f"GitHub's answer {response.status} is not JSON") from error
-    kept = {name: response.headers[name] for name in ("link", "etag") if name in response.headers}
-    if "json" in kind:
-        kept["content-type"] = "application/json"
-    return response.status, kept, response.body
-
-
-def raise_for_status(response: Response) -> None:
-    """Raise GitHubRefused for anything but success and 304 Not Modified."""
-    if response.status < 300 or response.status == 304:
-        return
-    try:
-        error = msgspec.json.decode(response.body)
-        message = f"{error.get('message', '')} {error.get('errors', '') or ''}".strip()
-    except (msgspec.DecodeError, AttributeError):
-        message = response.body[:200].decode("utf-8", "replace")
-    raise GitHubRefused(response.status, message[:500])
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return float(text) if text is not None else None
-    except ValueError:
-        return None
-
-
-YOUNG_FOR = 120_000  # milliseconds after an object was announced in which GitHub may not know it yet
-SOONEST, LATEST = 2.0, 30.0  # seconds until it is asked again
-
-_NONE: frozenset[int] = frozenset()
-_404 = frozenset({404})
-_404_422 = frozenset({404, 422})
-_404_410 = frozenset({404, 410})
-_NO_COMMIT = frozenset({404, 409, 422})  # 409: nor any other
 
 
 class KnownCall(NamedTuple):
@@ -173,6 +118,80 @@ CALLS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lack:
+    """A feature of github.com that a server does not have."""
+
+    name: str
+    off: str  # what the bot does without it
+    since: str = ""  # the first version that has it; empty: none that is described
+
+
+RUN_DETAILS = Lack(
+    name="return_run_details",
+    off="the run of a `dispatch: workflow` is known once it reports, not from the dispatch on",
+)
+MERGE_GROUP = Lack(name="merge_group", off="there are no merge queues, so no gate on their commits")
+CHECK_RUN_CLAIM = Lack(name="check_run_id", off="a token of Actions does not say which job reports")
+LACKS = (RUN_DETAILS, MERGE_GROUP, CHECK_RUN_CLAIM)
+
+
+def wait_for(status: int, headers: Mapping[str, str], body: bytes, *, now: int) -> float | None:
+    """Return how many seconds to wait, or None when the response is no rate limit.
+
+    Header names are lower case; `now` is epoch milliseconds. The order is GitHub's: retry-after, then
+    x-ratelimit-reset when nothing remains, then a minute.
+    """
+    if status not in {403, 429}:
+        return None
+    if (after := _number(headers.get("retry-after"))) is not None:
+        return min(max(after, 1.0), MAX_WAIT)
+    if _number(headers.get("x-ratelimit-remaining")) == 0:
+        reset = _number(headers.get("x-ratelimit-reset"))
+        return MIN_WAIT if reset is None else min(max(reset - now / 1000, 1.0), MAX_WAIT)
+    limited = status == 429 or b"rate limit" in body[:4096].lower()
+    return MIN_WAIT if limited else None
+
+
+def token_may_be_unknown(status: int, body: bytes) -> bool:
+    """Whether a fresh token may be refused only because not all of GitHub's servers know it yet."""
+    return status in {401, 403, 404} and not is_closed(body[:4096].decode(errors="replace"))
+
+
+def is_closed(message: str) -> bool:
+    """Whether a refusal means that the repository is archived or the App suspended there: waiting changes nothing."""
+    return any(word in message.lower() for word in ("archived", "suspended"))
+
+
+def for_gidgethub(response: Response) -> tuple[int, Mapping[str, str], bytes]:
+    """Return a response that gidgethub reads without surprises: only known headers, and errors raised as our own."""
+    raise_for_status(response)
+    kind = response.headers.get("content-type", "")
+    if response.body and "json" in kind:
+        try:
+            # validated without creating objects: a page of pull requests has megabytes, and gidgethub decodes it again
+            msgspec.json.decode(response.body, type=msgspec.Raw)
+            response.body.decode()
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RetryLater(f"GitHub's answer {response.status} is not JSON") from error
+    kept = {name: response.headers[name] for name in ("link", "etag") if name in response.headers}
+    if "json" in kind:
+        kept["content-type"] = "application/json"
+    return response.status, kept, response.body
+
+
+def raise_for_status(response: Response) -> None:
+    """Raise GitHubRefused for anything but success and 304 Not Modified."""
+    if response.status < 300 or response.status == 304:
+        return
+    try:
+        error = msgspec.json.decode(response.body)
+        message = f"{error.get('message', '')} {error.get('errors', '') or ''}".strip()
+    except (msgspec.DecodeError, AttributeError):
+        message = response.body[:200].decode("utf-8", "replace")
+    raise GitHubRefused(response.status, message[:500])
+
+
 def find_call(method: str, path: str) -> KnownCall | None:
     """Return the entry of a call; `path` is relative to the address of the API and may have a query."""
     plain = path.partition("?")[0]
@@ -202,49 +221,6 @@ def wait_while_young(error: GitHubRefused, age: int) -> RetryLater | None:
     return RetryLater(f"GitHub may not know it yet: {error}", after=min(max(age / 2000, SOONEST), LATEST))
 
 
-@functools.cache
-def _pattern(path: str) -> re.Pattern[str]:
-    """Return the pattern of a call's path."""
-    parts = re.split(r"(\{\+?\w+\})", path)
-    text = "".join(
-        (".+" if part.startswith("{+") else "[^/]+") if part.startswith("{") else re.escape(part)
-        for part in parts
-    )
-    if path.startswith("/"):
-        return re.compile(text)
-    return re.compile(rf"/repos/[^/]+/[^/]+/{text}" if path else r"/repos/[^/]+/[^/]+")
-
-
-ENTERPRISE_HEADER = "x-github-enterprise-version"  # of every answer
-DESCRIBED_ENTERPRISE = (
-    "3.17",
-    "3.18",
-    "3.19",
-    "3.20",
-    "3.21",
-    "3.22",
-)  # versions whose description by GitHub was looked at
-_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lack:
-    """A feature of github.com that a server does not have."""
-
-    name: str
-    off: str  # what the bot does without it
-    since: str = ""  # the first version that has it; empty: none that is described
-
-
-RUN_DETAILS = Lack(
-    name="return_run_details",
-    off="the run of a `dispatch: workflow` is known once it reports, not from the dispatch on",
-)
-MERGE_GROUP = Lack(name="merge_group", off="there are no merge queues, so no gate on their commits")
-CHECK_RUN_CLAIM = Lack(name="check_run_id", off="a token of Actions does not say which job reports")
-LACKS = (RUN_DETAILS, MERGE_GROUP, CHECK_RUN_CLAIM)
-
-
 def lacks(version: str, lack: Lack) -> bool:
     """Whether a version lacks a feature; the empty version is github.com, which lacks none.
 
@@ -258,6 +234,26 @@ def lacks(version: str, lack: Lack) -> bool:
 def lacking(version: str) -> list[Lack]:
     """Return the features that a version lacks."""
     return [lack for lack in LACKS if lacks(version, lack)]
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+@functools.cache
+def _pattern(path: str) -> re.Pattern[str]:
+    """Return the pattern of a call's path."""
+    parts = re.split(r"(\{\+?\w+\})", path)
+    text = "".join(
+        (".+" if part.startswith("{+") else "[^/]+") if part.startswith("{") else re.escape(part)
+        for part in parts
+    )
+    if path.startswith("/"):
+        return re.compile(text)
+    return re.compile(rf"/repos/[^/]+/[^/]+/{text}" if path else r"/repos/[^/]+/[^/]+")
 
 
 def _numbers(version: str) -> tuple[int, int]:

@@ -36,6 +36,27 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 # repositories by id: what this transaction last recorded of each, and when that was received
 RECORDED: Slot[dict[str, tuple[dict[str, Any], int]]] = Slot("recorded repositories", dict)
+GUID_CONTENT = {  # fields in which two answers about one object agree when nothing has changed
+    "workflow_run": "{id} {run_attempt} {status} {updated_at}",
+    "workflow_job": "{id} {status} {conclusion} {started_at} {completed_at}",
+    "check_run": "{id} {status} {conclusion} {started_at} {completed_at}",
+}
+NAMES = list(COLUMNS)
+EVENT, REPO, RECEIVED_AT, BODY = (NAMES.index(name) for name in ("event", "repo", "received_at", "body"))
+KNOWN_GUIDS = Statement(
+    sa.select(delivery.c.guid).where(
+        delivery.c.guid.in_(sa.select(sa.func.json_each(sa.bindparam("guids")).table_valued("value").c.value))
+    )
+)
+INSERT_MARKED = (
+    f"INSERT INTO delivery ({', '.join(NAMES)}, attempts) VALUES ({', '.join('?' * len(NAMES))}, ?)"  # noqa: S608 - our names
+)
+BATCH = 100  # deliveries applied in one transaction
+MOST_ATTEMPTS = 5  # of a delivery, then it is parked
+NOT_STORABLE = "the database cannot store why; see the log"
+UNHANDLED = frozenset({"parked", "ignored"})  # handled once a replay can read them
+
+log = structlog.get_logger("bot.ingest.deliveries")
 
 
 class Delivery(Event):
@@ -105,13 +126,6 @@ def record_repository(tx: Transaction, event: Delivery, repository: object) -> N
     )
 
 
-GUID_CONTENT = {  # fields in which two answers about one object agree when nothing has changed
-    "workflow_run": "{id} {run_attempt} {status} {updated_at}",
-    "workflow_job": "{id} {status} {conclusion} {started_at} {completed_at}",
-    "check_run": "{id} {status} {conclusion} {started_at} {completed_at}",
-}
-
-
 def delivery_of_answer(event: str, subject: dict[str, Any], repository: dict[str, Any]) -> Incoming:
     """Turn an API answer about a run, job or check run into the delivery of that event."""
     body = {"action": subject["status"], event: subject, "repository": repository}
@@ -146,18 +160,6 @@ def to_incoming(
         headers=headers,
         body=msgspec.json.encode(payload),
     )
-
-
-NAMES = list(COLUMNS)
-EVENT, REPO, RECEIVED_AT, BODY = (NAMES.index(name) for name in ("event", "repo", "received_at", "body"))
-KNOWN_GUIDS = Statement(
-    sa.select(delivery.c.guid).where(
-        delivery.c.guid.in_(sa.select(sa.func.json_each(sa.bindparam("guids")).table_valued("value").c.value))
-    )
-)
-INSERT_MARKED = (
-    f"INSERT INTO delivery ({', '.join(NAMES)}, attempts) VALUES ({', '.join('?' * len(NAMES))}, ?)"  # noqa: S608 - our names
-)
 
 
 async def store_arrivals(
@@ -200,19 +202,6 @@ async def store_arrivals_to_claim(tx: Transaction, stored: Sequence[DeliveryValu
     """Store deliveries as `stored`: at least one of them could not be handled, so each is tried alone."""
     await tx.conn.exec_driver_sql(INSERT, list(stored))
     await _replace(tx, stored)
-
-
-async def _replace(tx: Transaction, rows: Sequence[DeliveryValues]) -> None:
-    if ours := [row for row in rows if is_ours(row)]:
-        await tx.conn.exec_driver_sql(REPLACE, ours)
-
-
-BATCH = 100  # deliveries applied in one transaction
-MOST_ATTEMPTS = 5  # of a delivery, then it is parked
-NOT_STORABLE = "the database cannot store why; see the log"
-UNHANDLED = frozenset({"parked", "ignored"})  # handled once a replay can read them
-
-log = structlog.get_logger("bot.ingest.deliveries")
 
 
 class Applier:
@@ -372,3 +361,8 @@ class Applier:
             else:
                 due_at = tx.now + tasks.backoff(row["attempts"] + 1)
                 await inbox.postpone_delivery(tx, row, due_at=due_at, error=reason)
+
+
+async def _replace(tx: Transaction, rows: Sequence[DeliveryValues]) -> None:
+    if ours := [row for row in rows if is_ours(row)]:
+        await tx.conn.exec_driver_sql(REPLACE, ours)

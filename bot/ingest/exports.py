@@ -41,122 +41,10 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 LARGEST = 4 * 1024 * 1024  # bytes of a body as stored; of a larger one the record has to do
-
-
-async def read_with_source(
-    tx: Transaction, export: Export, keys: Sequence[RowKey]
-) -> dict[RowKey, ExportedRow]:
-    """Return records, each with the body it came with as `source`, None once that is deleted."""
-    rows = await read_rows(tx, export, keys)
-    if export.name == WORKFLOW_RUN.table:
-        rows = await _newest_attempts(tx, rows)
-    guids = sorted({row["merge_state"]["guid"] for row in rows.values()})
-    query = sa.select(delivery.c.guid, delivery.c.codec, delivery.c.body).where(
-        delivery.c.guid.in_(guids), sa.func.length(delivery.c.body) <= LARGEST
-    )
-    sources = {row.guid: (row.body, row.codec) for row in await tx.run(query)}
-    return {key: {**row, "source": sources.get(row["merge_state"]["guid"])} for key, row in rows.items()}
-
-
-async def _newest_attempts(tx: Transaction, rows: dict[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
-    """Return runs without their superseded attempts: all attempts of a run are one object."""
-    c = records[WORKFLOW_RUN.table].c
-    ids = sorted({row["id"] for row in rows.values()})
-    query = sa.select(c.repository_id, c.id, sa.func.max(c.run_attempt)).where(c.id.in_(ids))
-    newest = {tuple(row) for row in await tx.run(query.group_by(c.repository_id, c.id))}
-    return {key: row for key, row in rows.items() if key in newest}
-
-
-def source_payload(row: ExportedRow) -> dict[str, Any] | None:
-    """Return the object that a record came with, None once it is deleted."""
-    body = source_body(row)
-    try:
-        payload = None if body is None else decode(body)
-    except Unreadable:
-        return None
-    return payload if isinstance(payload, dict) else None
-
-
-def source_body(row: ExportedRow) -> bytes | None:
-    """Return the body that a record came with, as it was received."""
-    return None if row["source"] is None else decompress_body(*row["source"])
-
-
 ARCHIVE, MANIFESTS = "raw", "raw/manifest"
 METADATA = frozenset({"event", "action", "repo", "sha256"})
 LATEST_ONLY = frozenset({"workflow_job", "workflow_run"})  # events whose newest object has a key of its own
 OURS = frozenset({"merge_state", "source"})  # columns that are no part of what GitHub says
-
-
-class ManifestLine(DeliveryEvent, DeliveryTime):
-    """What a manifest says of an archived delivery: all that its body does not."""
-
-    key: str
-    action: str | None
-    repo: str | None
-    sha256: str  # of the body
-
-
-_LINE = msgspec.json.Decoder(ManifestLine)
-
-
-def archive_delivery(_export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return a delivery as the archive keeps it: its body byte by byte, in a folder by day and event."""
-    body: bytes = row["body"]
-    at = datetime.fromtimestamp(row["received_at"] / 1000, UTC)
-    day = f"{at:%Y/%m/%d}"
-    line: ManifestLine = {
-        "key": f"{ARCHIVE}/{day}/{object_key(row['event'], row['guid'])}.json.gz",
-        "guid": row["guid"],
-        "event": row["event"],
-        "action": row["action"],
-        "repo": row["repo"],
-        "received_at": row["received_at"],
-        "sha256": hashlib.sha256(body).hexdigest(),
-    }
-    metadata = {name: str(value or "") for name, value in line.items() if name in METADATA}
-    return [
-        StoredObject(
-            key=line["key"],
-            content=lambda: (body,),
-            metadata=metadata | {"received-at": str(line["received_at"])},
-            immutable=True,
-            listed=ListedObject(manifest=f"{MANIFESTS}/{day}/{at:%H}", line=msgspec.json.encode(line)),
-        )
-    ]
-
-
-def copy_delivery(_export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return a delivery's body under upstream's key, with its GUID in place of a random one."""
-    body: bytes = row["body"]
-    prefix = "full_" if row["event"] in LATEST_ONLY else ""
-    key = object_key(f"{prefix}{row['event']}", row["guid"])
-    return [StoredObject(key=key, content=lambda: (body,), immutable=True)]
-
-
-def copy_object(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return GitHub's newest object of a record, or the record's own fields once its delivery is deleted."""
-    kind = TYPES[export.name]
-    folders = [export.name, repo_key(row["repo"])] if row["repo"] else [export.name]
-    names = (row[part] for part in kind.key if part != "run_attempt")  # of a run the newest attempt is sent
-    key = "/".join((*folders, object_key(*names)))
-    return [StoredObject(key=key, content=lambda: (json_line(newest_object(row, kind.at)),))]
-
-
-def newest_object(row: ExportedRow, at: str) -> dict[str, Any]:
-    """Return GitHub's object of a record, the member `at` of its delivery; else the record's fields and `_partial`."""
-    payload = source_payload(row)
-    sent = payload.get(at) if at and payload else payload
-    if isinstance(sent, dict):
-        return sent
-    return {name: value for name, value in row.items() if name not in OURS} | {"_partial": True}
-
-
-def read_manifest(lines: Iterable[bytes]) -> list[ManifestLine]:
-    """Return the lines of a part of a manifest; raises msgspec.DecodeError where it is damaged."""
-    return [_LINE.decode(line) for line in lines if line.strip()]
-
-
 TIME = "DateTime64(9)"
 STEP = f"Tuple(completed_at {TIME}, conclusion String, name String, number Int64, started_at {TIME}, status String)"
 ACCOUNT = "Tuple(id Int64, login String, type String, html_url String)"
@@ -253,6 +141,122 @@ ORDERS = {"workflow_job": ("id", "run_id", "dynamoKey"), "push": ("dynamoKey",)}
 ADDED = ("torchci_classification",)  # by other capabilities: no part of GitHub's object
 # records that upstream has
 MAPPED = frozenset(name for name in TYPES if UPSTREAM_NAMES.get(name, name) in UPSTREAM_COLUMNS)
+ITEM_TABLES = {
+    "workflow_job": "workflow-job",
+    "workflow_run": "workflow-run",
+    "issue": "issues",
+    "issue_comment": "issue-comment",
+    "pull_request": "pull-request",
+    "pull_review": "pull-request-review",
+    "pull_review_comment": "pull-request-review-comment",
+    "push": "push",
+    "issue_label_event": "issues-label-event",
+    "pull_label_event": "pull-label-event",
+}
+LABEL_EVENTS = {"issue_label_event": "issue", "pull_label_event": "pull_request"}
+DELIVERIES = "deliveries"
+SOURCES = 200  # records read at once with the deliveries they came with
+# a repository within a body, outside its texts: there quotes are escaped
+PRIVATE = re.compile(rb'(?<!\\)"private"\s*:\s*true')
+
+
+class ManifestLine(DeliveryEvent, DeliveryTime):
+    """What a manifest says of an archived delivery: all that its body does not."""
+
+    key: str
+    action: str | None
+    repo: str | None
+    sha256: str  # of the body
+
+
+_LINE = msgspec.json.Decoder(ManifestLine)
+
+
+async def read_with_source(
+    tx: Transaction, export: Export, keys: Sequence[RowKey]
+) -> dict[RowKey, ExportedRow]:
+    """Return records, each with the body it came with as `source`, None once that is deleted."""
+    rows = await read_rows(tx, export, keys)
+    if export.name == WORKFLOW_RUN.table:
+        rows = await _newest_attempts(tx, rows)
+    guids = sorted({row["merge_state"]["guid"] for row in rows.values()})
+    query = sa.select(delivery.c.guid, delivery.c.codec, delivery.c.body).where(
+        delivery.c.guid.in_(guids), sa.func.length(delivery.c.body) <= LARGEST
+    )
+    sources = {row.guid: (row.body, row.codec) for row in await tx.run(query)}
+    return {key: {**row, "source": sources.get(row["merge_state"]["guid"])} for key, row in rows.items()}
+
+
+def source_payload(row: ExportedRow) -> dict[str, Any] | None:
+    """Return the object that a record came with, None once it is deleted."""
+    body = source_body(row)
+    try:
+        payload = None if body is None else decode(body)
+    except Unreadable:
+        return None
+    return payload if isinstance(payload, dict) else None
+
+
+def source_body(row: ExportedRow) -> bytes | None:
+    """Return the body that a record came with, as it was received."""
+    return None if row["source"] is None else decompress_body(*row["source"])
+
+
+def archive_delivery(_export: Export, row: ExportedRow) -> list[StoredObject]:
+    """Return a delivery as the archive keeps it: its body byte by byte, in a folder by day and event."""
+    body: bytes = row["body"]
+    at = datetime.fromtimestamp(row["received_at"] / 1000, UTC)
+    day = f"{at:%Y/%m/%d}"
+    line: ManifestLine = {
+        "key": f"{ARCHIVE}/{day}/{object_key(row['event'], row['guid'])}.json.gz",
+        "guid": row["guid"],
+        "event": row["event"],
+        "action": row["action"],
+        "repo": row["repo"],
+        "received_at": row["received_at"],
+        "sha256": hashlib.sha256(body).hexdigest(),
+    }
+    metadata = {name: str(value or "") for name, value in line.items() if name in METADATA}
+    return [
+        StoredObject(
+            key=line["key"],
+            content=lambda: (body,),
+            metadata=metadata | {"received-at": str(line["received_at"])},
+            immutable=True,
+            listed=ListedObject(manifest=f"{MANIFESTS}/{day}/{at:%H}", line=msgspec.json.encode(line)),
+        )
+    ]
+
+
+def copy_delivery(_export: Export, row: ExportedRow) -> list[StoredObject]:
+    """Return a delivery's body under upstream's key, with its GUID in place of a random one."""
+    body: bytes = row["body"]
+    prefix = "full_" if row["event"] in LATEST_ONLY else ""
+    key = object_key(f"{prefix}{row['event']}", row["guid"])
+    return [StoredObject(key=key, content=lambda: (body,), immutable=True)]
+
+
+def copy_object(export: Export, row: ExportedRow) -> list[StoredObject]:
+    """Return GitHub's newest object of a record, or the record's own fields once its delivery is deleted."""
+    kind = TYPES[export.name]
+    folders = [export.name, repo_key(row["repo"])] if row["repo"] else [export.name]
+    names = (row[part] for part in kind.key if part != "run_attempt")  # of a run the newest attempt is sent
+    key = "/".join((*folders, object_key(*names)))
+    return [StoredObject(key=key, content=lambda: (json_line(newest_object(row, kind.at)),))]
+
+
+def newest_object(row: ExportedRow, at: str) -> dict[str, Any]:
+    """Return GitHub's object of a record, the member `at` of its delivery; else the record's fields and `_partial`."""
+    payload = source_payload(row)
+    sent = payload.get(at) if at and payload else payload
+    if isinstance(sent, dict):
+        return sent
+    return {name: value for name, value in row.items() if name not in OURS} | {"_partial": True}
+
+
+def read_manifest(lines: Iterable[bytes]) -> list[ManifestLine]:
+    """Return the lines of a part of a manifest; raises msgspec.DecodeError where it is damaged."""
+    return [_LINE.decode(line) for line in lines if line.strip()]
 
 
 def upstream_key(export: str, row: ExportedRow) -> str:
@@ -292,52 +296,10 @@ def copy_record(export: Export) -> TableCopy:
     )
 
 
-def _members(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Rebuild the nested objects of GitHub's object from a record whose delivery is deleted."""
-    members: dict[str, Any] = {}
-    if isinstance(record.get("labels"), list) and "number" in record:
-        members["labels"] = [{"name": name} for name in record["labels"]]
-    for member, names in {
-        "user": {"id": "user_id", "login": "user_login"},
-        "head": {"ref": "head_ref", "sha": "head_sha"},
-        "base": {"ref": "base_ref", "sha": "base_sha"},
-        "actor": {"login": "actor_login"},
-        "triggering_actor": {"login": "triggering_actor_login"},
-        "sender": {"login": "sender_login"},
-        "pusher": {"name": "pusher_name"},
-        "head_commit": {
-            "id": "head_commit_id",
-            "message": "head_commit_message",
-            "timestamp": "head_commit_timestamp",
-        },
-    }.items():
-        if known := {inner: record[column] for inner, column in names.items() if column in record}:
-            members[member] = known
-    if isinstance(record.get("commits"), list):
-        members["commits"] = [{"id": sha} for sha in record["commits"]]
-    members["repository"] = {"id": record.get("repository_id"), "full_name": record.get("repo")}
-    return members
-
-
 def copy_delivery_row(export: Export) -> TableCopy:
     """Return the copy of deliveries' rows, without their bodies."""
     columns = column_types(export.table, without=("id", "body", "codec", "headers", "due_at"))
     return copy_of(export, columns, steady=True)
-
-
-ITEM_TABLES = {
-    "workflow_job": "workflow-job",
-    "workflow_run": "workflow-run",
-    "issue": "issues",
-    "issue_comment": "issue-comment",
-    "pull_request": "pull-request",
-    "pull_review": "pull-request-review",
-    "pull_review_comment": "pull-request-review-comment",
-    "push": "push",
-    "issue_label_event": "issues-label-event",
-    "pull_label_event": "pull-label-event",
-}
-LABEL_EVENTS = {"issue_label_event": "issue", "pull_label_event": "pull_request"}
 
 
 def copy_item(export: Export, row: ExportedRow) -> list[StoredItem]:
@@ -349,42 +311,9 @@ def copy_item(export: Export, row: ExportedRow) -> list[StoredItem]:
     return [StoredItem(table=table, key=_item_key(export.name, row, sent), attributes=sent)]
 
 
-def _item_key(name: str, row: ExportedRow, sent: object) -> str:
-    issue = row.get("issue_url") if name == "issue_comment" else None
-    if isinstance(issue, str) and isinstance(sent, dict):
-        return f"{row['repo']}/{issue.rpartition('/')[2]}/{row['id']}"
-    return upstream_key(name, row)
-
-
-def _label_event(table: str, subject: str, row: ExportedRow) -> StoredItem:
-    """Return a label that was added or removed; upstream's key has no time, so only the last event remains."""
-    number, label, at = row[f"{subject}_number"], row["label_name"], row[f"{subject}_updated_at"]
-    attributes = {
-        "repo_name": row["repo"],
-        "number": number,
-        "label_name": label,
-        "action": row["action"],
-        "event_time": at,
-    }
-    return StoredItem(
-        table=table, key=f"{row['repo']}/{number}-{label}-{at or row['received_at']}", attributes=attributes
-    )
-
-
-DELIVERIES = "deliveries"
-SOURCES = 200  # records read at once with the deliveries they came with
-# a repository within a body, outside its texts: there quotes are escaped
-PRIVATE = re.compile(rb'(?<!\\)"private"\s*:\s*true')
-
-
 async def find_private(_context: Context, rows: Mapping[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
     """Add to deliveries whether they mention a private repository: for some of them no record says so."""
     return await asyncio.to_thread(lambda: {key: _with_body(row) for key, row in rows.items()})
-
-
-def _with_body(row: ExportedRow) -> dict[str, Any]:
-    body = inbox.decompress_body(row["body"], row["codec"])
-    return {**row, "body": body, "codec": None, "private": PRIVATE.search(body) is not None}
 
 
 def _with_bodies(make: str) -> Shape:
@@ -436,3 +365,66 @@ EXPORTS = (
         for name, table in records.items()
     ),
 )
+
+
+async def _newest_attempts(tx: Transaction, rows: dict[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
+    """Return runs without their superseded attempts: all attempts of a run are one object."""
+    c = records[WORKFLOW_RUN.table].c
+    ids = sorted({row["id"] for row in rows.values()})
+    query = sa.select(c.repository_id, c.id, sa.func.max(c.run_attempt)).where(c.id.in_(ids))
+    newest = {tuple(row) for row in await tx.run(query.group_by(c.repository_id, c.id))}
+    return {key: row for key, row in rows.items() if key in newest}
+
+
+def _members(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Rebuild the nested objects of GitHub's object from a record whose delivery is deleted."""
+    members: dict[str, Any] = {}
+    if isinstance(record.get("labels"), list) and "number" in record:
+        members["labels"] = [{"name": name} for name in record["labels"]]
+    for member, names in {
+        "user": {"id": "user_id", "login": "user_login"},
+        "head": {"ref": "head_ref", "sha": "head_sha"},
+        "base": {"ref": "base_ref", "sha": "base_sha"},
+        "actor": {"login": "actor_login"},
+        "triggering_actor": {"login": "triggering_actor_login"},
+        "sender": {"login": "sender_login"},
+        "pusher": {"name": "pusher_name"},
+        "head_commit": {
+            "id": "head_commit_id",
+            "message": "head_commit_message",
+            "timestamp": "head_commit_timestamp",
+        },
+    }.items():
+        if known := {inner: record[column] for inner, column in names.items() if column in record}:
+            members[member] = known
+    if isinstance(record.get("commits"), list):
+        members["commits"] = [{"id": sha} for sha in record["commits"]]
+    members["repository"] = {"id": record.get("repository_id"), "full_name": record.get("repo")}
+    return members
+
+
+def _item_key(name: str, row: ExportedRow, sent: object) -> str:
+    issue = row.get("issue_url") if name == "issue_comment" else None
+    if isinstance(issue, str) and isinstance(sent, dict):
+        return f"{row['repo']}/{issue.rpartition('/')[2]}/{row['id']}"
+    return upstream_key(name, row)
+
+
+def _label_event(table: str, subject: str, row: ExportedRow) -> StoredItem:
+    """Return a label that was added or removed; upstream's key has no time, so only the last event remains."""
+    number, label, at = row[f"{subject}_number"], row["label_name"], row[f"{subject}_updated_at"]
+    attributes = {
+        "repo_name": row["repo"],
+        "number": number,
+        "label_name": label,
+        "action": row["action"],
+        "event_time": at,
+    }
+    return StoredItem(
+        table=table, key=f"{row['repo']}/{number}-{label}-{at or row['received_at']}", attributes=attributes
+    )
+
+
+def _with_body(row: ExportedRow) -> dict[str, Any]:
+    body = inbox.decompress_body(row["body"], row["codec"])
+    return {**row, "body": body, "codec": None, "private": PRIVATE.search(body) is not None}

@@ -9,13 +9,6 @@ from bot.core.feature import Feature
 if TYPE_CHECKING:
     from bot.core.settings import Settings
 
-
-def periodic(settings: Settings) -> dict[str, float]:
-    """Return seconds between two runs, by task kind; the log is pulled only where no webhook can reach us."""
-    pulling = {"pull": float(settings.pull_interval)} if settings.pulls else {}
-    return {"identify": 60.0, "prune": 3600.0, "reconcile": 600.0, "redeliver": 600.0} | pulling
-
-
 FEATURE = Feature(
     name="ingest",
     tables="bot.ingest.tables",
@@ -37,3 +30,9 @@ FEATURE = Feature(
         "upstream": "bot.console.backends:upstream",
     },
 )
+
+
+def periodic(settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind; the log is pulled only where no webhook can reach us."""
+    pulling = {"pull": float(settings.pull_interval)} if settings.pulls else {}
+    return {"identify": 60.0, "prune": 3600.0, "reconcile": 600.0, "redeliver": 600.0} | pulling

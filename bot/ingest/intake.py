@@ -42,6 +42,17 @@ POSTGRES_REPLACE = (  # not ON CONFLICT DO UPDATE, which would wait for a worker
     f"attempts = 0, error = NULL FROM {ARRAYS} AS own ({', '.join(COLUMNS)}) "
     f"WHERE delivery.guid = own.guid AND delivery.state = 'foreign' RETURNING delivery.guid) {WRITTEN}"
 )
+T = TypeVar("T")
+GUID, STATE = list(COLUMNS).index("guid"), list(COLUMNS).index("state")
+RECENT = 20_000  # GUIDs that a process remembers at least
+INSERT = (
+    f"INSERT INTO delivery ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - our names
+    "ON CONFLICT (guid) DO NOTHING"
+)
+REPLACE = (
+    f"UPDATE delivery SET {', '.join(f'{name} = ?{n}' for n, name in enumerate(COLUMNS, 1))}, "  # noqa: S608 - our names
+    f"attempts = 0, error = NULL WHERE guid = ?{GUID + 1} AND state = 'foreign'"
+)
 
 
 class Intake:
@@ -145,19 +156,6 @@ class Intake:
             written.append(row[GUID] in guids)
             guids.discard(row[GUID])  # of the same delivery twice in one batch only the first is new
         return written
-
-
-T = TypeVar("T")
-GUID, STATE = list(COLUMNS).index("guid"), list(COLUMNS).index("state")
-RECENT = 20_000  # GUIDs that a process remembers at least
-INSERT = (
-    f"INSERT INTO delivery ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - our names
-    "ON CONFLICT (guid) DO NOTHING"
-)
-REPLACE = (
-    f"UPDATE delivery SET {', '.join(f'{name} = ?{n}' for n, name in enumerate(COLUMNS, 1))}, "  # noqa: S608 - our names
-    f"attempts = 0, error = NULL WHERE guid = ?{GUID + 1} AND state = 'foreign'"
-)
 
 
 class RecentGuids:

@@ -30,6 +30,15 @@ log = structlog.get_logger("bot.ingest.reconcile")
 RECONCILE = "reconcile"
 MARGIN = 5 * 60_000  # milliseconds a delivery about a pull request may take before we ask GitHub ourselves
 LOG_BROKEN = 3_600_000  # milliseconds without a complete sweep of the log until it is no longer waited for
+QUIET = 15 * 60_000  # milliseconds something may run before GitHub is asked
+LONGEST = 36 * 86_400_000  # milliseconds: no run lasts longer than 35 days
+MOST_LOOKUPS = 50  # of each kind, each time
+MOST_UNANSWERED = 3  # of each kind: then GitHub is unavailable, and each try may take half a minute
+MOST_LISTED = 100  # runs of each status and repository
+UNFINISHED = ("in_progress", "queued")
+
+OpenRow = WorkflowRunRow | WorkflowJobRow | CheckRunRow
+IDENTIFY_AGAIN = 60.0  # seconds until GitHub is asked again about what it did not tell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +47,22 @@ class Window:
 
     since: int  # when this bot first reconciled: what is older is not news
     complete_until: int  # every delivery before this has come in or is lost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """One kind of thing that runs; its event, its record table and the payload's member share one name."""
+
+    name: str
+    path: str
+    permission: str
+
+
+RESOURCES = (
+    Resource(name="workflow_run", path="actions/runs/{id}/attempts/{run_attempt}", permission="actions"),
+    Resource(name="workflow_job", path="actions/jobs/{id}", permission="actions"),
+    Resource(name="check_run", path="check-runs/{id}", permission="checks"),
+)
 
 
 async def reconcile_records(context: Context, _task: Task) -> None:
@@ -68,6 +93,68 @@ async def reconcile_records(context: Context, _task: Task) -> None:
         )
 
 
+async def check_open_runs(context: Context) -> int:
+    """Look up all watched runs, jobs and checks that have run for long; returns how many records were behind."""
+    return sum([await _look_up_all(context, resource) for resource in RESOURCES])
+
+
+async def find_unknown_runs(context: Context, repo: str, _window: object = None) -> int:
+    """Store the unfinished runs of a repository that have no record; returns how many.
+
+    Raises GitHubRefused when they cannot be listed, RetryLater when GitHub has no answer.
+    """
+    client, unknown = context.github.client(repo, actions="read"), 0
+    for status in UNFINISHED:
+        url = client.path("actions/runs{?status,per_page}")
+        listing = await client.getitem(url, {"status": status, "per_page": str(MOST_LISTED)})
+        runs = [run for run in listing["workflow_runs"] if _is_late(run, context.clock.now())]
+        async with context.store.read() as tx:
+            known = await _known_runs(tx, [run["id"] for run in runs])
+        for run in runs:
+            if (run["id"], run["run_attempt"]) not in known:
+                unknown += await _store_answer(context, RESOURCES[0], run, run["repository"])
+    return unknown
+
+
+async def identify_unknown(context: Context, _task: Task) -> None:
+    """Ask about every repository whose visibility is unknown."""
+    async with context.store.read() as tx:
+        named = (await read_watched(context, tx)).named
+        unknown = await read_names_of_unknown_visibility(tx, named)
+    await identify_repositories(context, unknown)
+
+
+async def identify_at_start(context: Context) -> None:
+    """Ask about every repository that the settings name: much may have changed while the bot was down."""
+    async with context.store.transaction() as tx:
+        named = (await read_watched(context, tx)).named
+        await repositories.forget_unnamed(tx, named)
+    await identify_repositories(context, named)
+
+
+async def identify_repositories(context: Context, repos: Iterable[str]) -> None:
+    """Record what GitHub says about some repositories; raises RetryLater when it says nothing about one of them."""
+    failures = []
+    for repo in sorted(repos):
+        try:
+            repository = await context.app_for(repo).by_name(repo, metadata="read").repository()
+        except (GitHubRefused, RetryLater) as error:  # the others can still be asked about
+            failures.append(f"{repo}: {error}")
+            continue
+        async with context.store.transaction() as tx:
+            stored = await repositories.set_id(tx, repo, repository["id"])
+            if stored != repository["id"]:
+                log.error(
+                    "another repository has this name now",
+                    problem=repositories.describe_other_id(repo, stored, repository["id"]),
+                )
+                continue
+            payload = {"action": "read", "repository": repository}
+            record_store.add_record(tx, from_payload(REPOSITORY, payload, guid="", received_at=tx.now))
+    if failures:
+        raise RetryLater("; ".join(failures), after=IDENTIFY_AGAIN)
+
+
 async def _complete_until(context: Context, tx: Transaction) -> int:
     """Return the time (epoch milliseconds) before which everything in GitHub's delivery log has come in or is lost.
 
@@ -86,38 +173,6 @@ async def _complete_until(context: Context, tx: Transaction) -> int:
         await retention.oldest_unhandled(tx),
     )
     return min([reached, *(at for at in pending if at is not None)]) - MARGIN
-
-
-QUIET = 15 * 60_000  # milliseconds something may run before GitHub is asked
-LONGEST = 36 * 86_400_000  # milliseconds: no run lasts longer than 35 days
-MOST_LOOKUPS = 50  # of each kind, each time
-MOST_UNANSWERED = 3  # of each kind: then GitHub is unavailable, and each try may take half a minute
-MOST_LISTED = 100  # runs of each status and repository
-UNFINISHED = ("in_progress", "queued")
-
-
-OpenRow = WorkflowRunRow | WorkflowJobRow | CheckRunRow
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resource:
-    """One kind of thing that runs; its event, its record table and the payload's member share one name."""
-
-    name: str
-    path: str
-    permission: str
-
-
-RESOURCES = (
-    Resource(name="workflow_run", path="actions/runs/{id}/attempts/{run_attempt}", permission="actions"),
-    Resource(name="workflow_job", path="actions/jobs/{id}", permission="actions"),
-    Resource(name="check_run", path="check-runs/{id}", permission="checks"),
-)
-
-
-async def check_open_runs(context: Context) -> int:
-    """Look up all watched runs, jobs and checks that have run for long; returns how many records were behind."""
-    return sum([await _look_up_all(context, resource) for resource in RESOURCES])
 
 
 async def _look_up_all(context: Context, resource: Resource) -> int:
@@ -162,24 +217,6 @@ async def _look_up(context: Context, resource: Resource, row: OpenRow) -> bool:
         return False
     repository = {"id": row["repository_id"], "full_name": row["repo"]}
     return await _store_answer(context, resource, newest, repository | newest.get("repository", {}))
-
-
-async def find_unknown_runs(context: Context, repo: str, _window: object = None) -> int:
-    """Store the unfinished runs of a repository that have no record; returns how many.
-
-    Raises GitHubRefused when they cannot be listed, RetryLater when GitHub has no answer.
-    """
-    client, unknown = context.github.client(repo, actions="read"), 0
-    for status in UNFINISHED:
-        url = client.path("actions/runs{?status,per_page}")
-        listing = await client.getitem(url, {"status": status, "per_page": str(MOST_LISTED)})
-        runs = [run for run in listing["workflow_runs"] if _is_late(run, context.clock.now())]
-        async with context.store.read() as tx:
-            known = await _known_runs(tx, [run["id"] for run in runs])
-        for run in runs:
-            if (run["id"], run["run_attempt"]) not in known:
-                unknown += await _store_answer(context, RESOURCES[0], run, run["repository"])
-    return unknown
 
 
 def _is_late(run: dict[str, Any], now: int) -> bool:
@@ -236,45 +273,3 @@ async def _mark_gone(tx: Transaction, table: str, row: Mapping[str, object]) -> 
     columns = records[table].c
     same = [columns[name] == row[name] for name in ("repository_id", *TYPES[table].key)]
     await tx.run(sa.update(records[table]).where(*same).values(deleted_at=tx.now))
-
-
-IDENTIFY_AGAIN = 60.0  # seconds until GitHub is asked again about what it did not tell
-
-
-async def identify_unknown(context: Context, _task: Task) -> None:
-    """Ask about every repository whose visibility is unknown."""
-    async with context.store.read() as tx:
-        named = (await read_watched(context, tx)).named
-        unknown = await read_names_of_unknown_visibility(tx, named)
-    await identify_repositories(context, unknown)
-
-
-async def identify_at_start(context: Context) -> None:
-    """Ask about every repository that the settings name: much may have changed while the bot was down."""
-    async with context.store.transaction() as tx:
-        named = (await read_watched(context, tx)).named
-        await repositories.forget_unnamed(tx, named)
-    await identify_repositories(context, named)
-
-
-async def identify_repositories(context: Context, repos: Iterable[str]) -> None:
-    """Record what GitHub says about some repositories; raises RetryLater when it says nothing about one of them."""
-    failures = []
-    for repo in sorted(repos):
-        try:
-            repository = await context.app_for(repo).by_name(repo, metadata="read").repository()
-        except (GitHubRefused, RetryLater) as error:  # the others can still be asked about
-            failures.append(f"{repo}: {error}")
-            continue
-        async with context.store.transaction() as tx:
-            stored = await repositories.set_id(tx, repo, repository["id"])
-            if stored != repository["id"]:
-                log.error(
-                    "another repository has this name now",
-                    problem=repositories.describe_other_id(repo, stored, repository["id"]),
-                )
-                continue
-            payload = {"action": "read", "repository": repository}
-            record_store.add_record(tx, from_payload(REPOSITORY, payload, guid="", received_at=tx.now))
-    if failures:
-        raise RetryLater("; ".join(failures), after=IDENTIFY_AGAIN)

@@ -34,6 +34,29 @@ log = structlog.get_logger("bot.ingest.redeliver")
 BATCH = 100  # rows compared with the inbox at once; GitHub's pages have as many
 DAY = 86_400_000  # milliseconds
 KEPT_DAYS, KEPT_DAYS_ENTERPRISE = 3, 7  # how far GitHub's log goes back
+REDELIVER = "redeliver"
+OVERLAP = 30 * 60_000  # milliseconds a sweep reads back beyond the last one: entries may appear late
+IN_TRANSIT = 60_000  # milliseconds a delivery may take from GitHub's log to our inbox
+MOST_REQUESTS = 2  # for one delivery, then it is fetched from the log
+MOST_WAITED = 6  # requests and fetches, within an hour: then reconcile no longer waits for the delivery
+MOST_UNANSWERED = 3  # deliveries in a row: then GitHub is unavailable, and each try may take half a minute
+REQUEST_AGAIN = 8 * 60_000  # milliseconds until a delivery is requested again
+COMPLETE_EVERY = 10 * 60_000  # milliseconds between two complete sweeps where deliveries are pulled
+FORGET_AFTER = 8 * DAY  # no log goes back further
+SWEPT = {  # by name of the sweep
+    "redeliver": "GitHub's delivery log",
+    "reconcile": "what is open and running on GitHub",
+}
+MISSED = missed_delivery.c
+MOST_OTHERS = 60  # deliveries requested at a time for repositories of other accounts, or unknown ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResult:
+    """What one sweep found."""
+
+    missing: int  # deliveries in the log that were never stored
+    requested: int  # of these, or of earlier ones, requested or fetched now
 
 
 def logged_apps(context: Context) -> list[GitHubApp]:
@@ -130,55 +153,6 @@ async def store_missing(context: Context, app: GitHubApp, page: list[LogEntry]) 
     return any(new)
 
 
-async def _list_entries(app: GitHubApp) -> AsyncGenerator[LogEntry, None]:
-    async for item in app.as_app().getiter("/app/hook/deliveries{?per_page}", {"per_page": str(BATCH)}):
-        yield LogEntry(
-            guid=item["guid"],
-            log_id=item["id"],
-            event=item["event"],
-            repository_id=as_int(item.get("repository_id")),
-            delivered_at=as_time(item["delivered_at"]) or 0,
-        )
-
-
-async def _not_stored(context: Context, app: GitHubApp, page: list[LogEntry]) -> list[LogEntry]:
-    handled = {entry["guid"]: entry for entry in page if entry["event"] in context.events}
-    await context.intake.move_arrived()
-    async with context.store.read() as tx:
-        guids = await read_unstored(tx, app.app_id, list(handled))
-    return [entry for guid, entry in handled.items() if guid in guids]
-
-
-async def _mark_lost(context: Context, app: GitHubApp, entry: LogEntry, reason: str) -> None:
-    log.error("a delivery is lost: GitHub's log no longer has it", delivery=entry["guid"], reason=reason)
-    metrics.LOST.inc()
-    async with context.store.transaction() as tx:
-        await _add_missing(tx, app, entry, lost=True)
-
-
-async def _add_missing(tx: Transaction, app: GitHubApp, entry: LogEntry, *, lost: bool = False) -> bool:
-    return await add_missing(tx, app.app_id, entry, lost=lost)
-
-
-REDELIVER = "redeliver"
-OVERLAP = 30 * 60_000  # milliseconds a sweep reads back beyond the last one: entries may appear late
-IN_TRANSIT = 60_000  # milliseconds a delivery may take from GitHub's log to our inbox
-MOST_REQUESTS = 2  # for one delivery, then it is fetched from the log
-MOST_WAITED = 6  # requests and fetches, within an hour: then reconcile no longer waits for the delivery
-MOST_UNANSWERED = 3  # deliveries in a row: then GitHub is unavailable, and each try may take half a minute
-REQUEST_AGAIN = 8 * 60_000  # milliseconds until a delivery is requested again
-COMPLETE_EVERY = 10 * 60_000  # milliseconds between two complete sweeps where deliveries are pulled
-FORGET_AFTER = 8 * DAY  # no log goes back further
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepResult:
-    """What one sweep found."""
-
-    missing: int  # deliveries in the log that were never stored
-    requested: int  # of these, or of earlier ones, requested or fetched now
-
-
 async def sweep_logs(context: Context, _task: Task) -> None:
     """Sweep the log of each App, unless deliveries are pulled: pull sweeps it then."""
     if context.settings.pulls:
@@ -193,25 +167,6 @@ async def pull_deliveries(context: Context, _task: Task) -> None:
     """Fetch what is new in the log of each App; does nothing where deliveries come by webhook."""
     if context.settings.pulls:
         await for_each_app(context, _fetch_new)
-
-
-async def _fetch_new(context: Context, app: GitHubApp) -> None:
-    async with context.store.read() as tx:
-        last = await read_sweep(tx, app.app_id, REDELIVER)
-    if last and (last["finished_at"] or 0) > context.clock.now() - COMPLETE_EVERY:
-        await _remember_newest(context, app)
-        await recover_missing(context, app)
-    else:
-        await sweep_log(context, app)
-
-
-async def _remember_newest(context: Context, app: GitHubApp) -> None:
-    since = oldest_readable(context)
-    missing = list_missing(context, app, since=since, until=context.clock.now() + 1)
-    async with contextlib.aclosing(missing) as pages:
-        async for page in pages:
-            if not await store_missing(context, app, page):
-                return
 
 
 async def sweep_log(
@@ -290,35 +245,6 @@ async def recover_missing(
         if len(failures) == MOST_UNANSWERED:
             raise failures[0]
     return answered
-
-
-async def _recover(context: Context, app: GitHubApp, row: MissedDeliveryRow) -> None:
-    """Request a delivery at the rate GitHub wants for writes; fetch it if we pull or if requests had no effect."""
-    if context.settings.pulls or row["asks"] >= MOST_REQUESTS:
-        await fetch_delivery(context, app, row)
-    else:
-        await context.clock.sleep(60 / context.settings.writes_per_min)
-        await _request(context, app, row)
-
-
-async def _request(context: Context, app: GitHubApp, row: MissedDeliveryRow) -> None:
-    try:
-        await app.as_app().post("/app/hook/deliveries/{id}/attempts", {"id": str(row["log_id"])}, data={})
-    except GitHubRefused as error:
-        if not error.gone:
-            raise  # access is refused: that says nothing about the delivery
-        log.warning("a delivery cannot be asked for", delivery=row["guid"], reason=str(error))
-    async with context.store.transaction() as tx:
-        await note_request(tx, row)
-    metrics.REDELIVERIES.inc()
-
-
-SWEPT = {  # by name of the sweep
-    "redeliver": "GitHub's delivery log",
-    "reconcile": "what is open and running on GitHub",
-}
-MISSED = missed_delivery.c
-MOST_OTHERS = 60  # deliveries requested at a time for repositories of other accounts, or unknown ones
 
 
 async def begin_sweep(tx: Transaction, app_id: int, name: str) -> SweepRow:
@@ -423,3 +349,73 @@ async def read_oldest_missing(
     query = sa.select(sa.func.min(MISSED.delivered_at)).where(MISSED.app_id == app_id, *expected)
     at: int | None = (await tx.run(query)).scalar()
     return at
+
+
+async def _list_entries(app: GitHubApp) -> AsyncGenerator[LogEntry, None]:
+    async for item in app.as_app().getiter("/app/hook/deliveries{?per_page}", {"per_page": str(BATCH)}):
+        yield LogEntry(
+            guid=item["guid"],
+            log_id=item["id"],
+            event=item["event"],
+            repository_id=as_int(item.get("repository_id")),
+            delivered_at=as_time(item["delivered_at"]) or 0,
+        )
+
+
+async def _not_stored(context: Context, app: GitHubApp, page: list[LogEntry]) -> list[LogEntry]:
+    handled = {entry["guid"]: entry for entry in page if entry["event"] in context.events}
+    await context.intake.move_arrived()
+    async with context.store.read() as tx:
+        guids = await read_unstored(tx, app.app_id, list(handled))
+    return [entry for guid, entry in handled.items() if guid in guids]
+
+
+async def _mark_lost(context: Context, app: GitHubApp, entry: LogEntry, reason: str) -> None:
+    log.error("a delivery is lost: GitHub's log no longer has it", delivery=entry["guid"], reason=reason)
+    metrics.LOST.inc()
+    async with context.store.transaction() as tx:
+        await _add_missing(tx, app, entry, lost=True)
+
+
+async def _add_missing(tx: Transaction, app: GitHubApp, entry: LogEntry, *, lost: bool = False) -> bool:
+    return await add_missing(tx, app.app_id, entry, lost=lost)
+
+
+async def _fetch_new(context: Context, app: GitHubApp) -> None:
+    async with context.store.read() as tx:
+        last = await read_sweep(tx, app.app_id, REDELIVER)
+    if last and (last["finished_at"] or 0) > context.clock.now() - COMPLETE_EVERY:
+        await _remember_newest(context, app)
+        await recover_missing(context, app)
+    else:
+        await sweep_log(context, app)
+
+
+async def _remember_newest(context: Context, app: GitHubApp) -> None:
+    since = oldest_readable(context)
+    missing = list_missing(context, app, since=since, until=context.clock.now() + 1)
+    async with contextlib.aclosing(missing) as pages:
+        async for page in pages:
+            if not await store_missing(context, app, page):
+                return
+
+
+async def _recover(context: Context, app: GitHubApp, row: MissedDeliveryRow) -> None:
+    """Request a delivery at the rate GitHub wants for writes; fetch it if we pull or if requests had no effect."""
+    if context.settings.pulls or row["asks"] >= MOST_REQUESTS:
+        await fetch_delivery(context, app, row)
+    else:
+        await context.clock.sleep(60 / context.settings.writes_per_min)
+        await _request(context, app, row)
+
+
+async def _request(context: Context, app: GitHubApp, row: MissedDeliveryRow) -> None:
+    try:
+        await app.as_app().post("/app/hook/deliveries/{id}/attempts", {"id": str(row["log_id"])}, data={})
+    except GitHubRefused as error:
+        if not error.gone:
+            raise  # access is refused: that says nothing about the delivery
+        log.warning("a delivery cannot be asked for", delivery=row["guid"], reason=str(error))
+    async with context.store.transaction() as tx:
+        await note_request(tx, row)
+    metrics.REDELIVERIES.inc()

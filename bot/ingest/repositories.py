@@ -32,6 +32,23 @@ if TYPE_CHECKING:
     from bot.ingest.tables import Record
     from bot.ops.doctor import Target
 
+NAME, REPOSITORY = repository_name.c, records["repository"].c
+NAMES: sa.BindParameter[Any] = sa.bindparam("names", expanding=True)
+IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+IDS_OF_NAME = Statement(sa.select(NAME.repository_id).where(NAME.name == sa.bindparam("name")))
+log = structlog.get_logger("bot.ingest.repositories")
+
+PINNED = pinned_repository.c
+ALL_IDS = Statement(sa.select(PINNED.name, PINNED.repository_id, PINNED.moved_to))
+IDS_READ_AGAIN = 10.0  # seconds until another process's change is seen
+CHECK = "upstream's id"
+ID_PROBLEMS = RowStatement(
+    select(PinnedRepositoryRow, pinned_repository).where(
+        PINNED.moved_to.is_not(None) | PINNED.unreachable.is_not(None)
+    )
+)
+REPOSITORY_IDS: Slot[list[RepositoryIds]] = Slot("pinned repositories", list)  # once they are read
+
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
@@ -40,6 +57,18 @@ class Watched:
     repositories: frozenset[str]  # records of these are compared with GitHub
     accounts: frozenset[str]  # their missed deliveries are requested before others'
     named: frozenset[str] = frozenset()  # by the settings: private until their visibility is known
+
+
+@dataclass(kw_only=True)
+class RepositoryIds:
+    """What the names of the settings, case folded, stand for."""
+
+    ids: dict[str, int]
+    moved: dict[str, str]  # the name a repository has now, where that is another
+
+
+class OtherRepository(Unreadable):
+    """A delivery is about a repository that has taken a name of the settings."""
 
 
 async def read_watched(context: Context, tx: Transaction) -> Watched:
@@ -76,11 +105,6 @@ def read_payload(settings: Settings, body: bytes) -> dict[str, Any]:
     return payload
 
 
-NAME, REPOSITORY = repository_name.c, records["repository"].c
-NAMES: sa.BindParameter[Any] = sa.bindparam("names", expanding=True)
-IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
-
-
 def _private_near() -> sa.Select[Any]:
     repositories = sa.select(NAME.repository_id).where(NAME.name.in_(NAMES))
     names = sa.select(NAME.name).where(NAME.repository_id.in_(repositories))
@@ -107,7 +131,6 @@ def _names_of() -> sa.CompoundSelect[Any]:
 
 # built once: every page asks
 PRIVATE_NEAR, OF_KNOWN_VISIBILITY, NAMES_OF = _private_near(), _known_visibility_query(), _names_of()
-IDS_OF_NAME = Statement(sa.select(NAME.repository_id).where(NAME.name == sa.bindparam("name")))
 
 
 async def note_names(tx: Transaction, gathered: Iterable[Record]) -> None:
@@ -139,18 +162,6 @@ async def read_distinct_upstreams(tx: Transaction, *tables: sa.Table) -> set[str
     return {name for name in (await tx.run(_distinct_upstreams(tables))).scalars() if name is not None}
 
 
-@functools.cache
-def _distinct_upstreams(tables: tuple[sa.Table, ...]) -> Statement:
-    """Return a query that goes from name to name by the index instead of reading all rows."""
-    queries = []
-    for column in (table.c.upstream_repo for table in tables):
-        each = sa.select(sa.func.min(column).label("name")).cte(f"of_{column.table.name}", recursive=True)
-        following = sa.select(sa.func.min(column)).where(column > each.c.name).scalar_subquery()
-        each = each.union_all(sa.select(following).where(each.c.name.is_not(None)))
-        queries.append(sa.select(each.c.name))
-    return Statement(sa.union_all(*queries))
-
-
 async def read_private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]:
     """Return the private repositories that share a name, past or present, with any that has or had one of these."""
     names = {"names": sorted({name.casefold() for name in wanted})}
@@ -177,34 +188,6 @@ async def read_names_of_ids(tx: Transaction, wanted: Collection[int]) -> set[str
     A name of the settings stays with the repository whose id is stored for it.
     """
     return set((await tx.run(NAMES_OF, {"ids": sorted(wanted)})).scalars()) if wanted else set()
-
-
-log = structlog.get_logger("bot.ingest.repositories")
-
-PINNED = pinned_repository.c
-ALL_IDS = Statement(sa.select(PINNED.name, PINNED.repository_id, PINNED.moved_to))
-IDS_READ_AGAIN = 10.0  # seconds until another process's change is seen
-CHECK = "upstream's id"
-
-
-@dataclass(kw_only=True)
-class RepositoryIds:
-    """What the names of the settings, case folded, stand for."""
-
-    ids: dict[str, int]
-    moved: dict[str, str]  # the name a repository has now, where that is another
-
-
-ID_PROBLEMS = RowStatement(
-    select(PinnedRepositoryRow, pinned_repository).where(
-        PINNED.moved_to.is_not(None) | PINNED.unreachable.is_not(None)
-    )
-)
-REPOSITORY_IDS: Slot[list[RepositoryIds]] = Slot("pinned repositories", list)  # once they are read
-
-
-class OtherRepository(Unreadable):
-    """A delivery is about a repository that has taken a name of the settings."""
 
 
 async def read_repository_ids(tx: Transaction) -> dict[str, int]:
@@ -265,29 +248,6 @@ async def require_same_repository(tx: Transaction, settings: Settings, payload: 
         raise Unreadable("repository.id is missing or of another kind")
     if key in pins.ids and repository_id != pins.ids[key]:
         raise OtherRepository(describe_other_id(name, pins.ids[key], repository_id))
-
-
-async def _note_name(
-    tx: Transaction, pins: RepositoryIds, key: str, name: str, repository_id: object
-) -> None:
-    """Store that a repository of the settings now has another name, or has its own name again."""
-    if tx.replaying or repository_id not in pins.ids.values():
-        return
-    if key in pins.ids:
-        if repository_id == pins.ids[key] and key in pins.moved:
-            del pins.moved[key]
-            await tx.run(sa.update(pinned_repository).where(PINNED.name == key).values(moved_to=None))
-        return
-    for old_name in [old_name for old_name, identifier in pins.ids.items() if identifier == repository_id]:
-        if pins.moved.get(old_name) != name:
-            pins.moved[old_name] = name
-            await tx.run(sa.update(pinned_repository).where(PINNED.name == old_name).values(moved_to=name))
-            log.error(
-                "upstream was renamed or transferred",
-                repo=old_name,
-                now=name,
-                todo=describe_move(old_name, name),
-            )
 
 
 async def note_reached(tx: Transaction, repo: str, refusal: str | None) -> None:
@@ -365,3 +325,38 @@ async def check_repository_ids(target: Target) -> list[Finding]:
 async def fetch_id(app: GitHubApp, repo: str) -> int:
     """Return the id of the repository that has a name at GitHub now."""
     return int((await app.by_name(repo, metadata="read").repository())["id"])
+
+
+@functools.cache
+def _distinct_upstreams(tables: tuple[sa.Table, ...]) -> Statement:
+    """Return a query that goes from name to name by the index instead of reading all rows."""
+    queries = []
+    for column in (table.c.upstream_repo for table in tables):
+        each = sa.select(sa.func.min(column).label("name")).cte(f"of_{column.table.name}", recursive=True)
+        following = sa.select(sa.func.min(column)).where(column > each.c.name).scalar_subquery()
+        each = each.union_all(sa.select(following).where(each.c.name.is_not(None)))
+        queries.append(sa.select(each.c.name))
+    return Statement(sa.union_all(*queries))
+
+
+async def _note_name(
+    tx: Transaction, pins: RepositoryIds, key: str, name: str, repository_id: object
+) -> None:
+    """Store that a repository of the settings now has another name, or has its own name again."""
+    if tx.replaying or repository_id not in pins.ids.values():
+        return
+    if key in pins.ids:
+        if repository_id == pins.ids[key] and key in pins.moved:
+            del pins.moved[key]
+            await tx.run(sa.update(pinned_repository).where(PINNED.name == key).values(moved_to=None))
+        return
+    for old_name in [old_name for old_name, identifier in pins.ids.items() if identifier == repository_id]:
+        if pins.moved.get(old_name) != name:
+            pins.moved[old_name] = name
+            await tx.run(sa.update(pinned_repository).where(PINNED.name == old_name).values(moved_to=name))
+            log.error(
+                "upstream was renamed or transferred",
+                repo=old_name,
+                now=name,
+                todo=describe_move(old_name, name),
+            )

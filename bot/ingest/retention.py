@@ -32,6 +32,13 @@ ENDED = ("handled", "ignored", "foreign", "parked")
 REPLAYABLE = ("handled", "ignored", "stored", "parked")
 SUMS_KEPT = 3_600_000  # milliseconds
 KEPT_TYPES = frozenset({"repository", "installation"})  # never deleted: access depends on these records
+log = structlog.get_logger("bot.ingest.retention")
+
+DAY = 86_400_000  # milliseconds
+MEGABYTE = 1024 * 1024
+BATCH = 200  # rows changed in one transaction
+PAUSE = 0.02  # seconds between two batches: lets other writers in
+TASKS_KEPT = 7 * DAY  # once they are done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,33 +65,11 @@ async def read_replay_page(
     return _until_full(await tx.fetch(query), body_size)
 
 
-def _until_full(rows: Sequence[T], size: Callable[[T], int]) -> list[T]:
-    """Return the first rows that fit into MOST_BYTES, and the one that exceeds it."""
-    taken, total = [], 0
-    for row in rows:
-        if total > MOST_BYTES:
-            break
-        taken.append(row)
-        total += size(row)
-    return taken
-
-
 async def count_replayed(tx: Transaction, chosen: Selection) -> dict[str, int]:
     """Count the deliveries to replay, by event."""
     query = sa.select(delivery.c.event, sa.func.count()).where(*_matches(chosen))
     rows = await tx.run(query.group_by(delivery.c.event).order_by(delivery.c.event))
     return {event: int(number) for event, number in rows}
-
-
-def _matches(chosen: Selection) -> list[sa.ColumnElement[bool]]:
-    conditions: list[sa.ColumnElement[bool]] = [delivery.c.state.in_(REPLAYABLE)]
-    if chosen.since is not None:
-        conditions.append(delivery.c.received_at >= chosen.since)
-    if chosen.event is not None:
-        conditions.append(delivery.c.event == chosen.event)
-    if chosen.repo is not None:
-        conditions.append(sa.func.lower(delivery.c.repo) == chosen.repo.lower())
-    return conditions
 
 
 async def oldest_unhandled(tx: Transaction) -> int | None:
@@ -138,21 +123,6 @@ async def deliveries_of_others(
     return list((await tx.run(query.order_by(delivery.c.id).limit(limit))).scalars())
 
 
-def _others_conditions(accounts: Collection[str]) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions for settled deliveries from repositories of none of these accounts (case folded).
-
-    This includes deliveries of other senders about projects that are mapped to no repository.
-    """
-    known = is_known(delivery.c.repository_id, accounts)
-    return [
-        delivery.c.state.in_(ENDED),
-        sa.or_(
-            sa.and_(delivery.c.repository_id.is_not(None), ~known),
-            sa.and_(FROM_OTHERS, delivery.c.state == "foreign"),
-        ),
-    ]
-
-
 async def delete_deliveries(tx: Transaction, ids: Sequence[int]) -> None:
     """Delete deliveries, except those that were requeued in the meantime."""
     settled = delivery.c.state.in_(ENDED)
@@ -192,20 +162,6 @@ async def delete_tasks(tx: Transaction, ids: Sequence[int]) -> None:
     await tx.run(sa.delete(task).where(task.c.id.in_(ids), task.c.state == "done"))
 
 
-def _not_retained(table: sa.Table, retained: Sequence[Retained]) -> list[sa.ColumnElement[bool]]:
-    needed = [condition for each in retained if (condition := each(table)) is not None]
-    return [~condition for condition in needed]
-
-
-log = structlog.get_logger("bot.ingest.retention")
-
-DAY = 86_400_000  # milliseconds
-MEGABYTE = 1024 * 1024
-BATCH = 200  # rows changed in one transaction
-PAUSE = 0.02  # seconds between two batches: lets other writers in
-TASKS_KEPT = 7 * DAY  # once they are done
-
-
 async def prune_expired(context: Context, _task: Task) -> None:
     """Delete whatever is due."""
     deleted = {
@@ -224,6 +180,79 @@ async def prune_expired(context: Context, _task: Task) -> None:
             await redeliver.finish_sweep(tx, 0, "records", reached=tx.now, found=deleted["records"])
     if any(deleted.values()):
         log.info("pruned", **deleted)
+
+
+async def delete_in_batches(
+    context: Context,
+    find: Callable[[Transaction], Awaitable[Sequence[T]]],
+    delete: Callable[[Transaction, Sequence[T]], Awaitable[None]],
+) -> int:
+    """Find and delete until nothing is left; returns how many were deleted."""
+    deleted = 0
+    while True:
+        async with context.store.read() as tx:
+            batch = await find(tx)
+        if not batch:
+            return deleted
+        async with context.store.transaction() as tx:
+            await delete(tx, batch)
+        deleted += len(batch)
+        await context.clock.sleep(PAUSE)
+
+
+async def delete_rows(context: Context, table: sa.Table, old: sa.ColumnElement[bool]) -> int:
+    """Delete old rows of a table in batches, unless they have changed in the meantime; returns how many."""
+    keys = list(table.primary_key.columns)
+
+    async def find(tx: Transaction) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in (await tx.run(sa.select(*keys).where(old).limit(BATCH))).all()]
+
+    async def delete(tx: Transaction, batch: Sequence[tuple[object, ...]]) -> None:
+        await tx.run(sa.delete(table).where(tx.among(keys, batch), old))
+
+    return await delete_in_batches(context, find, delete)
+
+
+def _until_full(rows: Sequence[T], size: Callable[[T], int]) -> list[T]:
+    """Return the first rows that fit into MOST_BYTES, and the one that exceeds it."""
+    taken, total = [], 0
+    for row in rows:
+        if total > MOST_BYTES:
+            break
+        taken.append(row)
+        total += size(row)
+    return taken
+
+
+def _matches(chosen: Selection) -> list[sa.ColumnElement[bool]]:
+    conditions: list[sa.ColumnElement[bool]] = [delivery.c.state.in_(REPLAYABLE)]
+    if chosen.since is not None:
+        conditions.append(delivery.c.received_at >= chosen.since)
+    if chosen.event is not None:
+        conditions.append(delivery.c.event == chosen.event)
+    if chosen.repo is not None:
+        conditions.append(sa.func.lower(delivery.c.repo) == chosen.repo.lower())
+    return conditions
+
+
+def _others_conditions(accounts: Collection[str]) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions for settled deliveries from repositories of none of these accounts (case folded).
+
+    This includes deliveries of other senders about projects that are mapped to no repository.
+    """
+    known = is_known(delivery.c.repository_id, accounts)
+    return [
+        delivery.c.state.in_(ENDED),
+        sa.or_(
+            sa.and_(delivery.c.repository_id.is_not(None), ~known),
+            sa.and_(FROM_OTHERS, delivery.c.state == "foreign"),
+        ),
+    ]
+
+
+def _not_retained(table: sa.Table, retained: Sequence[Retained]) -> list[sa.ColumnElement[bool]]:
+    needed = [condition for each in retained if (condition := each(table)) is not None]
+    return [~condition for condition in needed]
 
 
 async def _prune_deliveries(context: Context) -> int:
@@ -261,34 +290,3 @@ async def _prune_records(context: Context) -> int:
 
 def _retained_rows(context: Context) -> list[Retained]:
     return list(load_each(context.features, "retained"))
-
-
-async def delete_in_batches(
-    context: Context,
-    find: Callable[[Transaction], Awaitable[Sequence[T]]],
-    delete: Callable[[Transaction, Sequence[T]], Awaitable[None]],
-) -> int:
-    """Find and delete until nothing is left; returns how many were deleted."""
-    deleted = 0
-    while True:
-        async with context.store.read() as tx:
-            batch = await find(tx)
-        if not batch:
-            return deleted
-        async with context.store.transaction() as tx:
-            await delete(tx, batch)
-        deleted += len(batch)
-        await context.clock.sleep(PAUSE)
-
-
-async def delete_rows(context: Context, table: sa.Table, old: sa.ColumnElement[bool]) -> int:
-    """Delete old rows of a table in batches, unless they have changed in the meantime; returns how many."""
-    keys = list(table.primary_key.columns)
-
-    async def find(tx: Transaction) -> list[tuple[object, ...]]:
-        return [tuple(row) for row in (await tx.run(sa.select(*keys).where(old).limit(BATCH))).all()]
-
-    async def delete(tx: Transaction, batch: Sequence[tuple[object, ...]]) -> None:
-        await tx.run(sa.delete(table).where(tx.among(keys, batch), old))
-
-    return await delete_in_batches(context, find, delete)

@@ -37,6 +37,13 @@ TRIES = 10  # to find the file where it was opened: it may be renamed at any mom
 SEARCHED = 1024 * 1024  # bytes read at once while looking for the next record
 
 _decoder = msgspec.msgpack.Decoder(list[DeliveryValues])
+log = structlog.get_logger("bot.ingest.spool")
+
+LOCK = ".lock"  # suffix of the file whose lock is held while deliveries are moved
+MOST_MOVED = 8 * 1024 * 1024  # bytes read at once, plus the record that exceeds it
+MOST_ROWS = 10_000  # deliveries read at once
+LOCK_TIMEOUT = 5.0  # seconds to wait for another process that moves
+LOCK_PAUSE = 0.001  # seconds between two tries: one record is written and synchronized meanwhile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +60,14 @@ class Record:
     def end(self) -> int:
         """The place after it."""
         return self.start + RECORD_HEAD.size + self.size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Deliveries that are moved together, and the records they are in."""
+
+    rows: list[DeliveryValues]
+    records: list[Record]
 
 
 class SpoolWriter:
@@ -109,26 +124,6 @@ class SpoolWriter:
         return self._file, True
 
 
-def _write(file: int, head: bytes, data: bytes) -> None:
-    """Append a record, durably: Linux does both in one call, so that this thread waits for the interpreter once."""
-    if sys.platform == "linux":  # the file was opened to append: the place is of no account
-        written = os.pwritev(file, (head, data), 0, os.RWF_DSYNC)
-    else:
-        written = os.writev(file, (head, data))
-        os.fsync(file)
-    if written < len(head) + len(data):
-        os.write(file, data[-1:])  # raises what is wrong, such as a full disk
-        raise OSError(f"only a part of {len(data)} bytes could be written")
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def find_records(file: int, start: int = 0) -> Iterator[Record]:
     """Yield the records of a file that have not been moved; those that were never written to their end are skipped."""
     size = os.fstat(file).st_size
@@ -176,23 +171,6 @@ def spool_path(database: str) -> Path:
 def moving_path(database: str) -> Path:
     """Return the path of what is being moved into a SQLite database."""
     return Path(f"{database}{SUFFIX}{MOVING}")
-
-
-log = structlog.get_logger("bot.ingest.spool")
-
-LOCK = ".lock"  # suffix of the file whose lock is held while deliveries are moved
-MOST_MOVED = 8 * 1024 * 1024  # bytes read at once, plus the record that exceeds it
-MOST_ROWS = 10_000  # deliveries read at once
-LOCK_TIMEOUT = 5.0  # seconds to wait for another process that moves
-LOCK_PAUSE = 0.001  # seconds between two tries: one record is written and synchronized meanwhile
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """Deliveries that are moved together, and the records they are in."""
-
-    rows: list[DeliveryValues]
-    records: list[Record]
 
 
 class SpoolReader:
@@ -325,6 +303,40 @@ class SpoolReader:
             raise
 
 
+def records_waiting(database: str) -> list[Record]:
+    """Return the records of a database's spool that are to be moved. Raises OSError."""
+    files = _opened(spool_path(database), moving_path(database))
+    return [record for file in files for record in find_records(file)]
+
+
+def deliveries_waiting(database: str) -> list[DeliveryValues]:
+    """Return the deliveries that are to be moved, without changing anything. Raises OSError."""
+    files = _opened(spool_path(database), moving_path(database))
+    return [
+        row for file in files for record in find_records(file) for row in read_deliveries(file, record) or ()
+    ]
+
+
+def _write(file: int, head: bytes, data: bytes) -> None:
+    """Append a record, durably: Linux does both in one call, so that this thread waits for the interpreter once."""
+    if sys.platform == "linux":  # the file was opened to append: the place is of no account
+        written = os.pwritev(file, (head, data), 0, os.RWF_DSYNC)
+    else:
+        written = os.writev(file, (head, data))
+        os.fsync(file)
+    if written < len(head) + len(data):
+        os.write(file, data[-1:])  # raises what is wrong, such as a full disk
+        raise OSError(f"only a part of {len(data)} bytes could be written")
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[int]:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -343,17 +355,3 @@ def _opened(*paths: Path) -> Iterator[int]:
             if (identity := (status.st_dev, status.st_ino)) not in seen:
                 seen.add(identity)
                 yield file
-
-
-def records_waiting(database: str) -> list[Record]:
-    """Return the records of a database's spool that are to be moved. Raises OSError."""
-    files = _opened(spool_path(database), moving_path(database))
-    return [record for file in files for record in find_records(file)]
-
-
-def deliveries_waiting(database: str) -> list[DeliveryValues]:
-    """Return the deliveries that are to be moved, without changing anything. Raises OSError."""
-    files = _opened(spool_path(database), moving_path(database))
-    return [
-        row for file in files for record in find_records(file) for row in read_deliveries(file, record) or ()
-    ]

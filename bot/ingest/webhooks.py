@@ -39,6 +39,32 @@ if TYPE_CHECKING:
     from bot.core.feature import Features
     from bot.core.settings import Settings
 
+BODY_LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
+EVENT_NAME = re.compile(r"[a-z0-9_]{1,60}")
+TARGET_HEADER = "x-github-hook-installation-target-id"
+KEPT_HEADERS = {
+    name.lower(): name
+    for name in (
+        "X-GitHub-Event", "X-GitHub-Delivery", "X-GitHub-Hook-ID", "X-GitHub-Hook-Installation-Target-ID",
+        "X-GitHub-Hook-Installation-Target-Type", "X-GitHub-Enterprise-Host", "X-GitHub-Enterprise-Version",
+        "User-Agent",
+    )
+}  # fmt: skip
+MOST_HEADER = 200  # characters of a kept header's value
+HEADER_LINE = rb"\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}: [\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?"
+REQUEST_HEAD = re.compile(rb"POST [!-~]+ HTTP/1\.1(?:" + HEADER_LINE + rb"){1,100}")
+START_LINE_MOST = 60  # bytes of the method and the path
+HEAD_MOST = 8_000  # bytes of a head; aiohttp refuses longer lines
+CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: ([1-9][0-9]{0,4})\r\n", re.IGNORECASE)
+# headers that change how the body is read, or what follows the answer
+SPECIAL_HEADERS = frozenset({"transfer-encoding", "content-encoding", "expect", "upgrade", "trailer"})
+STATUS_LINES = {202: b"202 Accepted", 500: b"500 Internal Server Error", 503: b"503 Service Unavailable"}
+
+ANSWER_HEAD = (
+    b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\nDate: %b\r\nX-Request-Id: %b\r\n"
+    b"%b\r\n%b"
+)
+
 
 class Stored(Answer, frozen=True, kw_only=True):
     """Stored, or stored already (`duplicate`)"""
@@ -51,6 +77,24 @@ class Taken(Stored, frozen=True, kw_only=True):
     """Stored, or stored already (`duplicate`); `ignored` says why nothing follows from it"""
 
     ignored: str | UnsetType = UNSET
+
+
+class Reference(msgspec.Struct):
+    """What identifies a member of a body."""
+
+    id: Any = None
+    full_name: Any = None
+
+
+class Summary(msgspec.Struct):
+    """The members of a body that the inbox stores."""
+
+    action: Any = None
+    repository: Reference | None = None
+    installation: Reference | None = None
+
+
+_decoder = msgspec.json.Decoder(Summary)
 
 
 def ignore(_what: object) -> None:
@@ -110,38 +154,6 @@ def acknowledge(sender: Sender, incoming: Incoming, *, new: bool) -> bytes:
     if (why := incoming.get("ignored")) is not None:
         return msgspec.json.encode(Taken(delivery=incoming["guid"], duplicate=duplicate, ignored=why))
     return msgspec.json.encode(Stored(delivery=incoming["guid"], duplicate=duplicate))
-
-
-BODY_LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
-EVENT_NAME = re.compile(r"[a-z0-9_]{1,60}")
-TARGET_HEADER = "x-github-hook-installation-target-id"
-KEPT_HEADERS = {
-    name.lower(): name
-    for name in (
-        "X-GitHub-Event", "X-GitHub-Delivery", "X-GitHub-Hook-ID", "X-GitHub-Hook-Installation-Target-ID",
-        "X-GitHub-Hook-Installation-Target-Type", "X-GitHub-Enterprise-Host", "X-GitHub-Enterprise-Version",
-        "User-Agent",
-    )
-}  # fmt: skip
-MOST_HEADER = 200  # characters of a kept header's value
-
-
-class Reference(msgspec.Struct):
-    """What identifies a member of a body."""
-
-    id: Any = None
-    full_name: Any = None
-
-
-class Summary(msgspec.Struct):
-    """The members of a body that the inbox stores."""
-
-    action: Any = None
-    repository: Reference | None = None
-    installation: Reference | None = None
-
-
-_decoder = msgspec.json.Decoder(Summary)
 
 
 def admit_delivery(headers: Mapping[str, str], body: bytes, context: Context) -> Incoming:
@@ -223,15 +235,6 @@ def read_summary(body: bytes) -> Summary:
         return _read_leniently(decode_object(body))
 
 
-def _read_leniently(data: dict[str, Any]) -> Summary:
-    """Read what is readable of a body whose members do not have the types GitHub documents."""
-    summary = Summary(action=data.get("action"))
-    for name in ("repository", "installation"):
-        if isinstance(inner := data.get(name), dict):
-            setattr(summary, name, Reference(id=inner.get("id"), full_name=inner.get("full_name")))
-    return summary
-
-
 def kept_headers(headers: Mapping[str, str]) -> str | None:
     """Return the headers worth storing as JSON, cut and cleaned for any database; never a signature or a token."""
     kept = {
@@ -242,21 +245,6 @@ def kept_headers(headers: Mapping[str, str]) -> str | None:
 
 GITHUB_SENDER = Sender(path="/api/github/webhooks", limit=BODY_LIMIT, admit=admit_delivery)
 SENDERS = (GITHUB_SENDER,)
-
-
-HEADER_LINE = rb"\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}: [\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?"
-REQUEST_HEAD = re.compile(rb"POST [!-~]+ HTTP/1\.1(?:" + HEADER_LINE + rb"){1,100}")
-START_LINE_MOST = 60  # bytes of the method and the path
-HEAD_MOST = 8_000  # bytes of a head; aiohttp refuses longer lines
-CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: ([1-9][0-9]{0,4})\r\n", re.IGNORECASE)
-# headers that change how the body is read, or what follows the answer
-SPECIAL_HEADERS = frozenset({"transfer-encoding", "content-encoding", "expect", "upgrade", "trailer"})
-STATUS_LINES = {202: b"202 Accepted", 500: b"500 Internal Server Error", 503: b"503 Service Unavailable"}
-
-ANSWER_HEAD = (
-    b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\nDate: %b\r\nX-Request-Id: %b\r\n"
-    b"%b\r\n%b"
-)
 
 
 class FastPath:
@@ -353,6 +341,15 @@ class PendingDelivery:
     def answer(self) -> bytes:
         """Return the answer, once `stored` is done."""
         return self._path.answer(self)
+
+
+def _read_leniently(data: dict[str, Any]) -> Summary:
+    """Read what is readable of a body whose members do not have the types GitHub documents."""
+    summary = Summary(action=data.get("action"))
+    for name in ("repository", "installation"):
+        if isinstance(inner := data.get(name), dict):
+            setattr(summary, name, Reference(id=inner.get("id"), full_name=inner.get("full_name")))
+    return summary
 
 
 def _is_plain(headers: dict[str, str]) -> bool:

@@ -138,10 +138,6 @@ async def read_trend(tx: Transaction, owners: Collection[int], series_id: int) -
     return await tx.fetch_first(query.order_by(TREND.at.desc()).limit(1))
 
 
-def _matches_subject(asked: SeriesSubject) -> list[sa.ColumnElement[bool]]:
-    return [SERIES[name] == value for name, value in asked.items() if value]
-
-
 async def read_measured(
     tx: Transaction, owners: Collection[int], *, since: int
 ) -> list[tuple[str, str, int, int]]:
@@ -221,6 +217,10 @@ async def delete_unused(context: Context) -> dict[str, int]:
         TREND.series_id == SERIES.id
     )
     return {"series of benchmarks": await delete_rows(context, benchmark_series, unused)}
+
+
+def _matches_subject(asked: SeriesSubject) -> list[sa.ColumnElement[bool]]:
+    return [SERIES[name] == value for name, value in asked.items() if value]
 
 
 def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:

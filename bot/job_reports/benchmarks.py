@@ -44,6 +44,28 @@ BENCHMARK_DOCUMENT = SmallDocument(
     most_written=64 * MIB,
     kept={"benchmarks": benchmark_trend.c.at},
 )
+BENCHMARK_KIND = "benchmark"
+FILES_MOST, LINES_SHOWN, NAME_MOST = 50, 10, 200
+LINES_TOLD = 5  # lines of the comment
+
+
+class MeasuredHead(NamedTuple):
+    """A commit of a pull request, and what its runs measured."""
+
+    repo: str
+    settings: Settings
+    files: dict[tuple[int, int], SourceRow]
+    points: list[SeriesPoint]
+    labels: dict[str, str]  # what backends are called
+
+
+class ChangedSeries(NamedTuple):
+    """A series that a head changes."""
+
+    source: SourceRow
+    series: SeriesRow
+    change: ValueChange
+    worse: bool | None
 
 
 async def store_benchmarks(
@@ -66,6 +88,55 @@ async def store_benchmarks(
         await _judge_and_store(tx, context, repository_id, before - set(ids.values()))
         tx.enqueue(JUDGE_TASK, f"{repository_id}/{object_id}")
     _request_comment(tx, context, stored.row)
+
+
+async def judge_source(context: Context, task: Task) -> None:
+    """Judge the series of a file's points. Key: `repository id/object id`."""
+    repository_id, object_id = _parse_key(task.key)
+    async with context.store.read() as tx:
+        series = sorted(await benchmark_rows.series_of_source(tx, repository_id, object_id))
+    for at in range(0, len(series), SERIES_TOGETHER):
+        async with context.store.transaction() as tx:
+            await _judge_and_store(tx, context, repository_id, series[at : at + SERIES_TOGETHER])
+
+
+async def prune_benchmarks(context: Context) -> dict[str, int]:
+    """Delete points and standings past their retention, and series that have neither."""
+    return await BENCHMARK_DOCUMENT.prune(context) | await benchmark_rows.delete_unused(context)
+
+
+BENCHMARK_RECEIVER = Receiver(
+    store=store_benchmarks, answer=BENCHMARK_DOCUMENT.answer, most_written=BENCHMARK_DOCUMENT.most_written
+)
+
+
+async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
+    """Return what the head changes against the newest trusted points, worst first."""
+    head = await _read_head(tx, subject.repo, subject.head_sha, subject.settings)
+    if head is None:
+        return []
+    judged = await _find_changed_series(tx, head)
+    page = f"/{subject.repo}/benchmarks"
+    lines = [_changed_series_line(change, head) for change in judged[:LINES_SHOWN]]
+    if len(judged) > LINES_SHOWN:
+        lines.append(BlockLine(text=f"and {len(judged) - LINES_SHOWN:,} more", url=page))
+    if not judged:
+        text = f"{len(head.points):,} measured, none changed by more than noise"
+        lines.append(BlockLine(text=text, url=page, tone="good"))
+    return [Block(heading="Benchmarks", lines=tuple(lines))]
+
+
+async def tell_comment(tx: Transaction, subject: HeadSubject) -> list[BlockLine]:
+    """Return lines for the comment, if the settings ask for them and something changed."""
+    if subject.settings.of(JobReportSettings).ci_benchmark_comment != "changes":
+        return []
+    head = await _read_head(tx, subject.repo, subject.head_sha, subject.settings)
+    judged = await _find_changed_series(tx, head) if head else []
+    lines = [_changed_series_line(change, head, subject.url) for change in judged[:LINES_TOLD] if head]
+    if len(judged) > LINES_TOLD:
+        text = f"and {len(judged) - LINES_TOLD:,} more benchmarks changed"
+        lines.append(BlockLine(text=text, url=f"{subject.url}/{subject.repo}/benchmarks"))
+    return lines
 
 
 def _request_comment(tx: Transaction, context: Context, source: SourceRow) -> None:
@@ -99,16 +170,6 @@ def _note_skipped_series(parsed: Parsed[BenchmarkRecord], name: str, count: int)
         parsed.problems.append(Problem(name[:100], 0, reason))
 
 
-async def judge_source(context: Context, task: Task) -> None:
-    """Judge the series of a file's points. Key: `repository id/object id`."""
-    repository_id, object_id = _parse_key(task.key)
-    async with context.store.read() as tx:
-        series = sorted(await benchmark_rows.series_of_source(tx, repository_id, object_id))
-    for at in range(0, len(series), SERIES_TOGETHER):
-        async with context.store.transaction() as tx:
-            await _judge_and_store(tx, context, repository_id, series[at : at + SERIES_TOGETHER])
-
-
 async def _judge_and_store(
     tx: Transaction, context: Context, repository_id: int, series: Collection[int]
 ) -> None:
@@ -129,69 +190,6 @@ def _parse_key(text: str) -> tuple[int, int]:
     except ValueError:
         raise GiveUp(f"{text!r} names no file") from None
     return repository_id, object_id
-
-
-async def prune_benchmarks(context: Context) -> dict[str, int]:
-    """Delete points and standings past their retention, and series that have neither."""
-    return await BENCHMARK_DOCUMENT.prune(context) | await benchmark_rows.delete_unused(context)
-
-
-BENCHMARK_RECEIVER = Receiver(
-    store=store_benchmarks, answer=BENCHMARK_DOCUMENT.answer, most_written=BENCHMARK_DOCUMENT.most_written
-)
-
-
-BENCHMARK_KIND = "benchmark"
-FILES_MOST, LINES_SHOWN, NAME_MOST = 50, 10, 200
-LINES_TOLD = 5  # lines of the comment
-
-
-class MeasuredHead(NamedTuple):
-    """A commit of a pull request, and what its runs measured."""
-
-    repo: str
-    settings: Settings
-    files: dict[tuple[int, int], SourceRow]
-    points: list[SeriesPoint]
-    labels: dict[str, str]  # what backends are called
-
-
-class ChangedSeries(NamedTuple):
-    """A series that a head changes."""
-
-    source: SourceRow
-    series: SeriesRow
-    change: ValueChange
-    worse: bool | None
-
-
-async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return what the head changes against the newest trusted points, worst first."""
-    head = await _read_head(tx, subject.repo, subject.head_sha, subject.settings)
-    if head is None:
-        return []
-    judged = await _find_changed_series(tx, head)
-    page = f"/{subject.repo}/benchmarks"
-    lines = [_changed_series_line(change, head) for change in judged[:LINES_SHOWN]]
-    if len(judged) > LINES_SHOWN:
-        lines.append(BlockLine(text=f"and {len(judged) - LINES_SHOWN:,} more", url=page))
-    if not judged:
-        text = f"{len(head.points):,} measured, none changed by more than noise"
-        lines.append(BlockLine(text=text, url=page, tone="good"))
-    return [Block(heading="Benchmarks", lines=tuple(lines))]
-
-
-async def tell_comment(tx: Transaction, subject: HeadSubject) -> list[BlockLine]:
-    """Return lines for the comment, if the settings ask for them and something changed."""
-    if subject.settings.of(JobReportSettings).ci_benchmark_comment != "changes":
-        return []
-    head = await _read_head(tx, subject.repo, subject.head_sha, subject.settings)
-    judged = await _find_changed_series(tx, head) if head else []
-    lines = [_changed_series_line(change, head, subject.url) for change in judged[:LINES_TOLD] if head]
-    if len(judged) > LINES_TOLD:
-        text = f"and {len(judged) - LINES_TOLD:,} more benchmarks changed"
-        lines.append(BlockLine(text=text, url=f"{subject.url}/{subject.repo}/benchmarks"))
-    return lines
 
 
 async def _read_head(tx: Transaction, repo: str, sha: str | None, settings: Settings) -> MeasuredHead | None:

@@ -35,6 +35,27 @@ if TYPE_CHECKING:
 
 ALL_LANGUAGES = ""  # all languages together
 FALL = 0.2  # 20 points
+NEWEST_RUNS = 60  # runs that say how a build stands
+BUILDS_MOST = 2_000  # builds and languages of one page
+JOBS_MOST = 5_000  # of a day
+STAT, CACHE_DAY, TREND, SOURCE = ci_cache_stats.c, ci_cache_day.c, ci_cache_trend.c, ci_source.c
+CACHE_SUM = Sum(
+    name="caches",
+    tables=(ci_cache_day,),
+    group=("repository_id", "base_name"),
+    count="bot.job_reports.caches:count_cache_day",
+    after="bot.job_reports.caches:judge_build",
+    delay=10,
+)
+CACHE_DOCUMENT = SmallDocument(
+    table=ci_cache_stats,
+    called="caches of jobs",
+    answer=Parsed[CacheStats],
+    most_written=16 * MIB,
+    sum=CACHE_SUM,
+    kept={"days of caches": ci_cache_day.c.day, "builds with caches": ci_cache_trend.c.at},
+)
+CACHE_RECEIVER, prune_caches = CACHE_DOCUMENT.receiver, CACHE_DOCUMENT.prune
 
 
 class HitRate(NamedTuple):
@@ -115,12 +136,6 @@ def add_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sorted(sums.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-NEWEST_RUNS = 60  # runs that say how a build stands
-BUILDS_MOST = 2_000  # builds and languages of one page
-JOBS_MOST = 5_000  # of a day
-STAT, CACHE_DAY, TREND, SOURCE = ci_cache_stats.c, ci_cache_day.c, ci_cache_trend.c, ci_source.c
-
-
 async def stats_of_source(tx: Transaction, source: SourceRow) -> list[CacheStatsRow]:
     """Return what a file said of each tool."""
     query = select(CacheStatsRow, ci_cache_stats).where(
@@ -172,6 +187,37 @@ async def judge_build(tx: Transaction, place: SumPlace) -> None:
         await tx.run(sa.insert(ci_cache_trend), trends)
 
 
+async def read_builds(tx: Transaction, owners: Collection[int], *, since: int) -> list[CacheTrendRow]:
+    """Return the trends of builds that ran lately; fallen ones first, then the lowest rates."""
+    query = select(CacheTrendRow, ci_cache_trend).where(
+        TREND.repository_id.in_(sorted(owners)), TREND.at >= since
+    )
+    order = (TREND.fell_at.is_(None), sa.func.coalesce(TREND.rate, 2.0), TREND.base_name, TREND.language)
+    return await tx.fetch(query.order_by(*order).limit(BUILDS_MOST))
+
+
+async def read_days(
+    tx: Transaction, owners: Collection[int], *, first: int, base_name: str | None = None
+) -> list[CacheDayRow]:
+    """Return the days of one build, or of all, from a day on."""
+    query = select(CacheDayRow, ci_cache_day).where(
+        CACHE_DAY.repository_id.in_(sorted(owners)), CACHE_DAY.day >= first
+    )
+    if base_name is not None:
+        query = query.where(CACHE_DAY.base_name == base_name)
+    return await tx.fetch(query.order_by(CACHE_DAY.day))
+
+
+async def count_cache_day(context: Context, place: SumPlace) -> CountedSum:
+    """Return the sums of a build on a day, of trusted runs."""
+    repository_id, base_name = place.group
+    async with context.store.read() as tx:
+        jobs = await jobs_of_day(tx, repository_id, base_name, place.day)
+        seconds = await seconds_of_day(tx, repository_id, base_name, place.day)
+    counted = {"jobs": len(jobs), "seconds": seconds, **add_up_builds(jobs)}
+    return {ci_cache_day: [counted] if jobs else []}
+
+
 def _language_trends(jobs: Sequence[CacheJob]) -> list[CacheTrend]:
     """Return the trend of each language; `jobs` are oldest first."""
     by_language: dict[str, list[tuple[CacheJob, HitRate]]] = {}
@@ -198,53 +244,3 @@ def _language_trend(language: str, rated_jobs: Sequence[tuple[CacheJob, HitRate]
         "fell_at": fell and fell["at"],
         "fell_sha": fell and fell["head_sha"],
     }
-
-
-async def read_builds(tx: Transaction, owners: Collection[int], *, since: int) -> list[CacheTrendRow]:
-    """Return the trends of builds that ran lately; fallen ones first, then the lowest rates."""
-    query = select(CacheTrendRow, ci_cache_trend).where(
-        TREND.repository_id.in_(sorted(owners)), TREND.at >= since
-    )
-    order = (TREND.fell_at.is_(None), sa.func.coalesce(TREND.rate, 2.0), TREND.base_name, TREND.language)
-    return await tx.fetch(query.order_by(*order).limit(BUILDS_MOST))
-
-
-async def read_days(
-    tx: Transaction, owners: Collection[int], *, first: int, base_name: str | None = None
-) -> list[CacheDayRow]:
-    """Return the days of one build, or of all, from a day on."""
-    query = select(CacheDayRow, ci_cache_day).where(
-        CACHE_DAY.repository_id.in_(sorted(owners)), CACHE_DAY.day >= first
-    )
-    if base_name is not None:
-        query = query.where(CACHE_DAY.base_name == base_name)
-    return await tx.fetch(query.order_by(CACHE_DAY.day))
-
-
-CACHE_SUM = Sum(
-    name="caches",
-    tables=(ci_cache_day,),
-    group=("repository_id", "base_name"),
-    count="bot.job_reports.caches:count_cache_day",
-    after="bot.job_reports.caches:judge_build",
-    delay=10,
-)
-CACHE_DOCUMENT = SmallDocument(
-    table=ci_cache_stats,
-    called="caches of jobs",
-    answer=Parsed[CacheStats],
-    most_written=16 * MIB,
-    sum=CACHE_SUM,
-    kept={"days of caches": ci_cache_day.c.day, "builds with caches": ci_cache_trend.c.at},
-)
-CACHE_RECEIVER, prune_caches = CACHE_DOCUMENT.receiver, CACHE_DOCUMENT.prune
-
-
-async def count_cache_day(context: Context, place: SumPlace) -> CountedSum:
-    """Return the sums of a build on a day, of trusted runs."""
-    repository_id, base_name = place.group
-    async with context.store.read() as tx:
-        jobs = await jobs_of_day(tx, repository_id, base_name, place.day)
-        seconds = await seconds_of_day(tx, repository_id, base_name, place.day)
-    counted = {"jobs": len(jobs), "seconds": seconds, **add_up_builds(jobs)}
-    return {ci_cache_day: [counted] if jobs else []}

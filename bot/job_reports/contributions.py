@@ -29,6 +29,20 @@ MEMBERS = frozenset({"OWNER", "MEMBER", "COLLABORATOR"})
 REVERTED_LABEL = "Reverted"
 BOT_SUFFIX = "[bot]"
 OPEN, MERGED = "open", "merged"
+PULL, REVIEW = records["pull_request"], records["pull_review"].c
+CONTRIBUTION, CONTRIBUTION_DAY = contribution_pull.c, contribution_day.c
+REPLACED_COLUMNS = ("login", "state", "created_at", "day", "merged_at", "reviewed_at")
+PULLS_MOST = 10_000  # of a day
+CONTRIBUTION_TASK = "contributions"
+AWAITED_SECONDS = 20.0  # seconds in which further changes of a pull request are awaited
+CONTRIBUTION_SUM = Sum(
+    name="contributions",
+    tables=(contribution_day,),
+    group=("repository_id",),
+    count="bot.job_reports.contributions:count_contribution_day",
+    after="bot.job_reports.contributions:note_counted_day",
+    delay=10,
+)
 
 
 def describe_contribution(
@@ -58,33 +72,9 @@ def describe_contribution(
     }
 
 
-def _is_outside(pull: PullRow, login: str, settings: JobReportSettings) -> bool:
-    if login.endswith(BOT_SUFFIX) or login.casefold() in {bot.casefold() for bot in settings.ci_bots}:
-        return False
-    if settings.ci_external_label:
-        return settings.ci_external_label in (pull["labels"] or ())
-    return pull["author_association"] is not None and pull["author_association"] not in MEMBERS
-
-
-def _merged_at(pull: PullRow, settings: JobReportSettings) -> int | None:
-    labels = set(pull["labels"] or ())
-    if REVERTED_LABEL in labels:
-        return None
-    if pull["merged_at"] is not None:
-        return pull["merged_at"]
-    closed = pull["state"] == "closed" and labels & set(settings.ci_merged_labels)
-    return pull["closed_at"] if closed else None
-
-
 def hours_between(start: int, end: int) -> float:
     """Return the hours between two times, to a tenth."""
     return round(max(end - start, 0) / HOUR, 1)
-
-
-PULL, REVIEW = records["pull_request"], records["pull_review"].c
-CONTRIBUTION, CONTRIBUTION_DAY = contribution_pull.c, contribution_day.c
-REPLACED_COLUMNS = ("login", "state", "created_at", "day", "merged_at", "reviewed_at")
-PULLS_MOST = 10_000  # of a day
 
 
 async def find_pull(tx: Transaction, repository_id: int, number: int) -> PullRow | None:
@@ -195,18 +185,6 @@ async def delete_days(context: Context, *, first: int) -> dict[str, int]:
     }
 
 
-CONTRIBUTION_TASK = "contributions"
-AWAITED_SECONDS = 20.0  # seconds in which further changes of a pull request are awaited
-CONTRIBUTION_SUM = Sum(
-    name="contributions",
-    tables=(contribution_day,),
-    group=("repository_id",),
-    count="bot.job_reports.contributions:count_contribution_day",
-    after="bot.job_reports.contributions:note_counted_day",
-    delay=10,
-)
-
-
 async def request_changed_pulls(tx: Transaction, changed: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Before a commit: request a look at pull requests that changed or were reviewed."""
     for row in changed.get("pull_request", ()):
@@ -216,10 +194,6 @@ async def request_changed_pulls(tx: Transaction, changed: Mapping[str, Sequence[
         number = (row["pull_request_url"] or "").rpartition("/")[2]
         if number.isascii() and number.isdigit():
             _request_pull(tx, row["repository_id"], int(number))
-
-
-def _request_pull(tx: Transaction, repository_id: int, number: int) -> None:
-    tx.enqueue(CONTRIBUTION_TASK, f"{repository_id}/{number}", delay=AWAITED_SECONDS, replayed=True)
 
 
 async def describe_pull(context: Context, task: Task) -> None:
@@ -242,16 +216,6 @@ async def describe_pull(context: Context, task: Task) -> None:
         sums.request(tx, CONTRIBUTION_SUM, [SumPlace((repository_id,), day) for day in sorted(days)])
 
 
-async def _days_of_logins(tx: Transaction, *rows: ContributionRow | None) -> set[int]:
-    """Return the days of contributions, and the days on which their authors may be new."""
-    days: set[int] = set()
-    for row in rows:
-        if row is not None:
-            days |= {row["day"]} if row["day"] is not None else set()
-            days |= set(await first_days(tx, row["repository_id"], row["login"]))
-    return days
-
-
 async def note_counted_day(tx: Transaction, place: SumPlace) -> None:
     """Tell sinks of a counted day."""
     tx.note_changed("contribution_day", [{"repository_id": place.group[0], "day": place.day}])
@@ -267,6 +231,44 @@ async def count_contribution_day(context: Context, place: SumPlace) -> CountedSu
     if not pulls:
         return {contribution_day: []}
     return {contribution_day: [_sum_of_day(pulls, users, known)]}
+
+
+async def prune_contributions(context: Context) -> dict[str, int]:
+    """Delete days past the retention of records."""
+    kept = context.settings.record_retention_days
+    return await delete_days(context, first=context.clock.now() // DAY - kept)
+
+
+def _is_outside(pull: PullRow, login: str, settings: JobReportSettings) -> bool:
+    if login.endswith(BOT_SUFFIX) or login.casefold() in {bot.casefold() for bot in settings.ci_bots}:
+        return False
+    if settings.ci_external_label:
+        return settings.ci_external_label in (pull["labels"] or ())
+    return pull["author_association"] is not None and pull["author_association"] not in MEMBERS
+
+
+def _merged_at(pull: PullRow, settings: JobReportSettings) -> int | None:
+    labels = set(pull["labels"] or ())
+    if REVERTED_LABEL in labels:
+        return None
+    if pull["merged_at"] is not None:
+        return pull["merged_at"]
+    closed = pull["state"] == "closed" and labels & set(settings.ci_merged_labels)
+    return pull["closed_at"] if closed else None
+
+
+def _request_pull(tx: Transaction, repository_id: int, number: int) -> None:
+    tx.enqueue(CONTRIBUTION_TASK, f"{repository_id}/{number}", delay=AWAITED_SECONDS, replayed=True)
+
+
+async def _days_of_logins(tx: Transaction, *rows: ContributionRow | None) -> set[int]:
+    """Return the days of contributions, and the days on which their authors may be new."""
+    days: set[int] = set()
+    for row in rows:
+        if row is not None:
+            days |= {row["day"]} if row["day"] is not None else set()
+            days |= set(await first_days(tx, row["repository_id"], row["login"]))
+    return days
 
 
 def _sum_of_day(pulls: Sequence[ContributionRow], users: set[str], known: set[str]) -> dict[str, Any]:
@@ -289,9 +291,3 @@ def _parse_key(text: str) -> tuple[int, int]:
     except ValueError:
         raise GiveUp(f"{text!r} names no pull request") from None
     return repository_id, number
-
-
-async def prune_contributions(context: Context) -> dict[str, int]:
-    """Delete days past the retention of records."""
-    kept = context.settings.record_retention_days
-    return await delete_days(context, first=context.clock.now() // DAY - kept)

@@ -69,16 +69,6 @@ async def store_source(
     return StoredSource(row=row, before=before)
 
 
-async def _is_known(tx: Transaction, row: SourceRow) -> bool:
-    """Whether a job left the same file under another id: it was sent twice."""
-    same = ("repository_id", "run_id", "run_attempt", "job_id", "kind", "sha256")
-    query = sa.select(SOURCE.object_id).where(
-        *(SOURCE[name] == row[name] for name in same),  # type: ignore[literal-required]
-        SOURCE.object_id != row["object_id"],
-    )
-    return (await tx.run(query.limit(1))).scalar() is not None
-
-
 async def find_source(tx: Transaction, repository_id: int, object_id: int) -> SourceRow | None:
     """Return a file that was read."""
     query = select(SourceRow, ci_source).where(
@@ -128,10 +118,6 @@ async def rows_of_source(
     return await tx.rows(query.distinct())
 
 
-def _of_source(table: sa.Table, source: SourceRow) -> list[sa.ColumnElement[bool]]:
-    return [table.c[name] == source[name] for name in SOURCE_KEY]  # type: ignore[literal-required]
-
-
 async def delete_old(context: Context, tables: Mapping[str, sa.Table]) -> dict[str, int]:
     """Delete rows of days past the retention of results; `tables` have their names for people."""
     kept = context.settings.of(CollectSettings).ci_result_retention_days
@@ -153,49 +139,6 @@ async def delete_before(
 async def prune_sources(context: Context) -> dict[str, int]:
     """Delete files past the retention of results."""
     return await delete_old(context, {"documents of jobs": ci_source})
-
-
-async def _source_row(
-    tx: Transaction, fetched: Fetched, key: JobKeyRow, facts: Facts | None, parsed: Parsed[Any]
-) -> SourceRow:
-    at = (facts and facts.at) or tx.now
-    subject = facts.subject if facts else None
-    return {
-        "repository_id": key["repository_id"],
-        "object_id": fetched.object_id,
-        "run_id": key["run_id"],
-        "run_attempt": key["run_attempt"],
-        "job_id": key["job_id"],
-        "repo": facts.repo if facts else fetched.repo,
-        "workflow": facts.name.workflow if facts else "",
-        "job_name": facts.name.name if facts else fetched.name,
-        "base_name": facts.name.base_name if facts else fetched.name,
-        "config": facts.name.config if facts else "",
-        "head_sha": subject["head_sha"] if subject else fetched.head_sha,
-        "upstream_sha": subject and subject["upstream_sha"],
-        "upstream_repo": subject and subject["upstream_repo"],
-        "head_branch": subject and subject["head_branch"],
-        "pr_number": subject and subject["pr_number"],
-        "trusted": bool(subject and subject["trusted"] and fetched.trusted),
-        "at": at,
-        "day": at // DAY_MS,
-        "seconds": await _job_seconds(tx, key),
-        "kind": fetched.kind,
-        "artifact": fetched.name,
-        "sha256": fetched.sha256,
-        "records": len(parsed.rows),
-        "problems": msgspec.to_builtins(parsed.problems),
-        "problem_count": parsed.problem_count,
-        "received_at": tx.now,
-    }
-
-
-async def _job_seconds(tx: Transaction, key: JobKeyRow) -> int | None:
-    """Return how long a job took, by GitHub's word."""
-    job = await runs.find_job(tx, [key["repository_id"]], key["job_id"]) if key["job_id"] > 0 else None
-    if job is None or job["started_at"] is None or job["completed_at"] is None:
-        return None
-    return max(job["completed_at"] - job["started_at"], 0) // 1000
 
 
 def no_columns(_source: SourceRow, _record: Any) -> Mapping[str, Any]:
@@ -266,3 +209,60 @@ def make_row(table: sa.Table, source: SourceRow, record: msgspec.Struct, **more:
     """Return the row of a table for a record of a file."""
     known = {**msgspec.structs.asdict(record), **source, **more}  # what a file says of its job never counts
     return {column.name: known[column.name] for column in table.columns}
+
+
+async def _is_known(tx: Transaction, row: SourceRow) -> bool:
+    """Whether a job left the same file under another id: it was sent twice."""
+    same = ("repository_id", "run_id", "run_attempt", "job_id", "kind", "sha256")
+    query = sa.select(SOURCE.object_id).where(
+        *(SOURCE[name] == row[name] for name in same),  # type: ignore[literal-required]
+        SOURCE.object_id != row["object_id"],
+    )
+    return (await tx.run(query.limit(1))).scalar() is not None
+
+
+def _of_source(table: sa.Table, source: SourceRow) -> list[sa.ColumnElement[bool]]:
+    return [table.c[name] == source[name] for name in SOURCE_KEY]  # type: ignore[literal-required]
+
+
+async def _source_row(
+    tx: Transaction, fetched: Fetched, key: JobKeyRow, facts: Facts | None, parsed: Parsed[Any]
+) -> SourceRow:
+    at = (facts and facts.at) or tx.now
+    subject = facts.subject if facts else None
+    return {
+        "repository_id": key["repository_id"],
+        "object_id": fetched.object_id,
+        "run_id": key["run_id"],
+        "run_attempt": key["run_attempt"],
+        "job_id": key["job_id"],
+        "repo": facts.repo if facts else fetched.repo,
+        "workflow": facts.name.workflow if facts else "",
+        "job_name": facts.name.name if facts else fetched.name,
+        "base_name": facts.name.base_name if facts else fetched.name,
+        "config": facts.name.config if facts else "",
+        "head_sha": subject["head_sha"] if subject else fetched.head_sha,
+        "upstream_sha": subject and subject["upstream_sha"],
+        "upstream_repo": subject and subject["upstream_repo"],
+        "head_branch": subject and subject["head_branch"],
+        "pr_number": subject and subject["pr_number"],
+        "trusted": bool(subject and subject["trusted"] and fetched.trusted),
+        "at": at,
+        "day": at // DAY_MS,
+        "seconds": await _job_seconds(tx, key),
+        "kind": fetched.kind,
+        "artifact": fetched.name,
+        "sha256": fetched.sha256,
+        "records": len(parsed.rows),
+        "problems": msgspec.to_builtins(parsed.problems),
+        "problem_count": parsed.problem_count,
+        "received_at": tx.now,
+    }
+
+
+async def _job_seconds(tx: Transaction, key: JobKeyRow) -> int | None:
+    """Return how long a job took, by GitHub's word."""
+    job = await runs.find_job(tx, [key["repository_id"]], key["job_id"]) if key["job_id"] > 0 else None
+    if job is None or job["started_at"] is None or job["completed_at"] is None:
+        return None
+    return max(job["completed_at"] - job["started_at"], 0) // 1000

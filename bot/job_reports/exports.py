@@ -46,6 +46,16 @@ if TYPE_CHECKING:
 
 FILES_AT_ONCE = 20  # one has up to 10,000 rows
 METRICS, CACHES, BENCHMARKS = "metrics", "sccache", "benchmark"  # kinds
+FILE_COLUMNS = ("run_id", "run_attempt", "job_id", "repo", "workflow", "job_name", "head_branch", "pr_number")
+WHOLE_TYPE, TEXT_TYPE = "Int64", "String"
+UPSTREAM_METRIC_COLUMNS = {
+    **dict.fromkeys(
+        ("repo", "workflow", "build_environment", "job", "test_config", "job_name", "metric_name", "calling_file",
+         "calling_module", "calling_function", "info"), TEXT_TYPE),
+    **dict.fromkeys(("pr_number", "run_id", "run_number", "run_attempt", "job_id"), WHOLE_TYPE),
+    "timestamp": "DateTime64(9)",
+}  # fmt: skip
+CONTRIBUTION_COUNTS = "external_contribution_counts"
 
 
 async def read_metrics(tx: Transaction, _export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
@@ -63,21 +73,6 @@ async def read_benchmarks(
 ) -> dict[RowKey, ExportedRow]:
     """Return files of benchmarks with their points and the names of their series."""
     return await _read_sources(tx, keys, BENCHMARKS, benchmark_rows.named_points_of_source)
-
-
-async def _read_sources(
-    tx: Transaction,
-    keys: Sequence[RowKey],
-    kind: str,
-    rows: Callable[[Transaction, SourceRow], Awaitable[Sequence[Any]]],
-) -> dict[RowKey, ExportedRow]:
-    """Return the files of a kind, each with its `rows`."""
-    sources = await documents.sources_by_key(tx, [(key[0], key[1]) for key in keys])
-    return {
-        key: {**source, "rows": await rows(tx, source)}
-        for key, source in sources.items()
-        if source["kind"] == kind
-    }
 
 
 def copy_metrics_to_objects(_export: Export, row: ExportedRow) -> list[StoredObject]:
@@ -133,56 +128,6 @@ def copy_benchmarks_to_objects(_export: Export, row: ExportedRow) -> list[Stored
     )
 
 
-def _benchmark_record(source: SourceRow, point: NamedSeriesPoint) -> dict[str, object]:
-    extra = point["extra"] or {}
-    device = {"device": point["device"], "arch": point["arch"]}
-    return {
-        "timestamp": source["at"] // 1000,
-        "schema_version": "v3",
-        "name": point["benchmark"],
-        "repo": source["repo"],
-        "head_branch": source["head_branch"],
-        "head_sha": source["head_sha"],
-        "workflow_id": source["run_id"],
-        "run_attempt": source["run_attempt"],
-        "job_id": source["job_id"],
-        "benchmark": {
-            "name": point["benchmark"],
-            "mode": point["mode"],
-            "dtype": point["dtype"],
-            "extra_info": {**extra.get("benchmark", {}), **device},
-        },
-        "model": {"name": point["model"], "backend": point["backend"], "extra_info": extra.get("model", {})},
-        "inputs": extra.get("inputs", {}),
-        "dependencies": extra.get("dependencies", {}),
-        "metric": {
-            "name": point["metric"],
-            "benchmark_values": [] if point["median"] is None else [point["median"]],
-            "target_value": point["target"],
-            "extra_info": {"benchmark_values": [point["status"]]} if point["status"] else {},
-        },
-        "runners": extra.get("runners", []),
-    }
-
-
-def _stored_object(folder: str, source: SourceRow, lines: Iterable[dict[str, object]]) -> list[StoredObject]:
-    parts = (source["head_branch"] or "none", source["run_id"], source["run_attempt"], source["object_id"])
-    key = "/".join((folder, repo_key(source["repo"]), object_key(*parts)))
-    written = list(lines)
-    return [StoredObject(key=key, content=lambda: map(json_line, written))]
-
-
-FILE_COLUMNS = ("run_id", "run_attempt", "job_id", "repo", "workflow", "job_name", "head_branch", "pr_number")
-WHOLE_TYPE, TEXT_TYPE = "Int64", "String"
-UPSTREAM_METRIC_COLUMNS = {
-    **dict.fromkeys(
-        ("repo", "workflow", "build_environment", "job", "test_config", "job_name", "metric_name", "calling_file",
-         "calling_module", "calling_function", "info"), TEXT_TYPE),
-    **dict.fromkeys(("pr_number", "run_id", "run_number", "run_attempt", "job_id"), WHOLE_TYPE),
-    "timestamp": "DateTime64(9)",
-}  # fmt: skip
-
-
 def copy_metrics_to_table(export: Export) -> TableCopy:
     """Return the table of lines of metrics."""
     return _with_file(export, ("seq",), ci_metric)
@@ -196,21 +141,6 @@ def copy_caches_to_table(export: Export) -> TableCopy:
 def copy_benchmarks_to_table(export: Export) -> TableCopy:
     """Return the table of points of benchmarks, with the names of their series."""
     return _with_file(export, ("series_id",), benchmark_point, benchmark_series, without=("id",))
-
-
-def _with_file(
-    export: Export, order: tuple[str, ...], *tables: sa.Table, without: tuple[str, ...] = ()
-) -> TableCopy:
-    """Return the copy of the rows of files, with the facts of their jobs, in a table named after the first one."""
-    of_file = column_types(ci_source)
-    mine = column_types(*tables, without=(*without, "day"))
-    columns = {**mine, **{name: of_file[name] for name in FILE_COLUMNS}}
-
-    def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
-        common = {name: row[name] for name in (*FILE_COLUMNS, "repository_id", "object_id", "head_sha", "at")}
-        return ({**common, **file_row} for file_row in row["rows"])
-
-    return copy_of(export, columns, name=tables[0].name, order=order, rows=rows, several=True)
 
 
 def copy_metrics_to_upstream_table(_export: Export) -> TableCopy:
@@ -234,9 +164,6 @@ def copy_metrics_to_upstream_table(_export: Export) -> TableCopy:
         ),
         shared=True,
     )
-
-
-CONTRIBUTION_COUNTS = "external_contribution_counts"
 
 
 def copy_contribution_day(_export: Export, row: ExportedRow) -> list[StoredObject]:
@@ -292,3 +219,72 @@ EXPORTS = (
     Export(name="contributions", table=contribution_pull, day="created_at", shapes=ROW_SHAPES),
     Export(name="stable_pushes", table=stable_push, day="at", shapes=ROW_SHAPES),
 )
+
+
+async def _read_sources(
+    tx: Transaction,
+    keys: Sequence[RowKey],
+    kind: str,
+    rows: Callable[[Transaction, SourceRow], Awaitable[Sequence[Any]]],
+) -> dict[RowKey, ExportedRow]:
+    """Return the files of a kind, each with its `rows`."""
+    sources = await documents.sources_by_key(tx, [(key[0], key[1]) for key in keys])
+    return {
+        key: {**source, "rows": await rows(tx, source)}
+        for key, source in sources.items()
+        if source["kind"] == kind
+    }
+
+
+def _benchmark_record(source: SourceRow, point: NamedSeriesPoint) -> dict[str, object]:
+    extra = point["extra"] or {}
+    device = {"device": point["device"], "arch": point["arch"]}
+    return {
+        "timestamp": source["at"] // 1000,
+        "schema_version": "v3",
+        "name": point["benchmark"],
+        "repo": source["repo"],
+        "head_branch": source["head_branch"],
+        "head_sha": source["head_sha"],
+        "workflow_id": source["run_id"],
+        "run_attempt": source["run_attempt"],
+        "job_id": source["job_id"],
+        "benchmark": {
+            "name": point["benchmark"],
+            "mode": point["mode"],
+            "dtype": point["dtype"],
+            "extra_info": {**extra.get("benchmark", {}), **device},
+        },
+        "model": {"name": point["model"], "backend": point["backend"], "extra_info": extra.get("model", {})},
+        "inputs": extra.get("inputs", {}),
+        "dependencies": extra.get("dependencies", {}),
+        "metric": {
+            "name": point["metric"],
+            "benchmark_values": [] if point["median"] is None else [point["median"]],
+            "target_value": point["target"],
+            "extra_info": {"benchmark_values": [point["status"]]} if point["status"] else {},
+        },
+        "runners": extra.get("runners", []),
+    }
+
+
+def _stored_object(folder: str, source: SourceRow, lines: Iterable[dict[str, object]]) -> list[StoredObject]:
+    parts = (source["head_branch"] or "none", source["run_id"], source["run_attempt"], source["object_id"])
+    key = "/".join((folder, repo_key(source["repo"]), object_key(*parts)))
+    written = list(lines)
+    return [StoredObject(key=key, content=lambda: map(json_line, written))]
+
+
+def _with_file(
+    export: Export, order: tuple[str, ...], *tables: sa.Table, without: tuple[str, ...] = ()
+) -> TableCopy:
+    """Return the copy of the rows of files, with the facts of their jobs, in a table named after the first one."""
+    of_file = column_types(ci_source)
+    mine = column_types(*tables, without=(*without, "day"))
+    columns = {**mine, **{name: of_file[name] for name in FILE_COLUMNS}}
+
+    def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
+        common = {name: row[name] for name in (*FILE_COLUMNS, "repository_id", "object_id", "head_sha", "at")}
+        return ({**common, **file_row} for file_row in row["rows"])
+
+    return copy_of(export, columns, name=tables[0].name, order=order, rows=rows, several=True)

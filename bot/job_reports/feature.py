@@ -20,6 +20,65 @@ Directions = tuple[tuple[str, Direction], ...]  # by globs, the first that match
 Alerts = tuple[tuple[str, str, float], ...]  # metric, value, factor
 FACTOR_MOST = 1_000.0
 LONGEST_BRANCH = 255  # characters
+FEATURE = Feature(
+    name="extras",
+    tables=("bot.job_reports.test_lists.tables", "bot.job_reports.tables"),
+    tasks={
+        "test_lists": "bot.job_reports.test_lists.make_time_lists:make_time_lists",
+        "test_lists_check": "bot.job_reports.test_lists.make_time_lists:request_all_lists",
+        "test_reruns": "bot.job_reports.test_lists.reruns:count_new_reruns",
+        "benchmarks": "bot.job_reports.benchmarks:judge_source",
+        "td_misses": "bot.job_reports.selected_tests:find_misses",
+        "contributions": "bot.job_reports.contributions:describe_pull",
+        "stable_pushes": "bot.job_reports.stable_branch:record_moves",
+        "partial": "bot.job_reports.running_jobs:list_running",
+    },
+    background=frozenset(
+        {
+            "test_lists",
+            "test_reruns",
+            "benchmarks",
+            "td_misses",
+            "contributions",
+            "stable_pushes",
+            "partial",
+        }
+    ),
+    periodic="bot.job_reports.feature:periodic",
+    parsers={
+        "sccache": "bot.job_reports.parse.cache_stats:parse_stats",
+        "metrics": "bot.job_reports.parse.metric_lines:parse_metrics",
+        "benchmark": "bot.job_reports.parse.benchmarks:parse_benchmarks",
+    },
+    receivers={
+        "sccache": "bot.job_reports.caches:CACHE_RECEIVER",
+        "metrics": "bot.job_reports.script_metrics:METRIC_RECEIVER",
+        "benchmark": "bot.job_reports.benchmarks:BENCHMARK_RECEIVER",
+    },
+    sums=(
+        "bot.job_reports.caches:CACHE_SUM",
+        "bot.job_reports.script_metrics:METRIC_SUM",
+        "bot.job_reports.contributions:CONTRIBUTION_SUM",
+    ),
+    before_commit="bot.job_reports.contributions:request_changed_pulls",
+    exports=("bot.job_reports.test_lists.reruns:EXPORTS", "bot.job_reports.exports:EXPORTS"),
+    prune=(
+        "bot.job_reports.test_lists.reruns:prune_reruns",
+        "bot.job_reports.documents:prune_sources",
+        "bot.job_reports.caches:prune_caches",
+        "bot.job_reports.script_metrics:prune_metrics",
+        "bot.job_reports.benchmarks:prune_benchmarks",
+        "bot.job_reports.selected_tests:prune_misses",
+        "bot.job_reports.contributions:prune_contributions",
+        "bot.job_reports.stable_branch:prune_moves",
+        "bot.job_reports.running_jobs:prune_listings",
+    ),
+    metrics="bot.job_reports.script_metrics:measure_alerts",
+    settings="bot.job_reports.feature:JobReportSettings",
+    sections={
+        "remarks": "bot.job_reports.benchmarks:tell_comment",
+    },
+)
 
 
 def periodic(_settings: Settings) -> dict[str, float]:
@@ -36,17 +95,6 @@ def parse_alerts(text: str) -> Alerts:
             f'write a table from a metric and its value to a factor, as in {{"pytest.collect seconds": 1.2}}: {error}'
         ) from None
     return tuple(_parse_alert(name, factor) for name, factor in given.items())
-
-
-def _parse_alert(name: str, factor: float) -> tuple[str, str, float]:
-    parts = name.split()
-    if len(parts) != 2 or not all(NAME.fullmatch(part) for part in parts):
-        raise ValueError(f"{name!r} is not a metric and one of its values, as in 'pytest.collect seconds'")
-    if not 0 < factor <= FACTOR_MOST or factor == 1:
-        raise ValueError(
-            f"{name}: the factor is above 1 for what may not rise, below 1 for what may not fall"
-        )
-    return (parts[0], parts[1], factor)
 
 
 def format_alerts(alerts: Alerts) -> str:
@@ -130,62 +178,12 @@ class JobReportSettings:
     )
 
 
-FEATURE = Feature(
-    name="extras",
-    tables=("bot.job_reports.test_lists.tables", "bot.job_reports.tables"),
-    tasks={
-        "test_lists": "bot.job_reports.test_lists.make_time_lists:make_time_lists",
-        "test_lists_check": "bot.job_reports.test_lists.make_time_lists:request_all_lists",
-        "test_reruns": "bot.job_reports.test_lists.reruns:count_new_reruns",
-        "benchmarks": "bot.job_reports.benchmarks:judge_source",
-        "td_misses": "bot.job_reports.selected_tests:find_misses",
-        "contributions": "bot.job_reports.contributions:describe_pull",
-        "stable_pushes": "bot.job_reports.stable_branch:record_moves",
-        "partial": "bot.job_reports.running_jobs:list_running",
-    },
-    background=frozenset(
-        {
-            "test_lists",
-            "test_reruns",
-            "benchmarks",
-            "td_misses",
-            "contributions",
-            "stable_pushes",
-            "partial",
-        }
-    ),
-    periodic="bot.job_reports.feature:periodic",
-    parsers={
-        "sccache": "bot.job_reports.parse.cache_stats:parse_stats",
-        "metrics": "bot.job_reports.parse.metric_lines:parse_metrics",
-        "benchmark": "bot.job_reports.parse.benchmarks:parse_benchmarks",
-    },
-    receivers={
-        "sccache": "bot.job_reports.caches:CACHE_RECEIVER",
-        "metrics": "bot.job_reports.script_metrics:METRIC_RECEIVER",
-        "benchmark": "bot.job_reports.benchmarks:BENCHMARK_RECEIVER",
-    },
-    sums=(
-        "bot.job_reports.caches:CACHE_SUM",
-        "bot.job_reports.script_metrics:METRIC_SUM",
-        "bot.job_reports.contributions:CONTRIBUTION_SUM",
-    ),
-    before_commit="bot.job_reports.contributions:request_changed_pulls",
-    exports=("bot.job_reports.test_lists.reruns:EXPORTS", "bot.job_reports.exports:EXPORTS"),
-    prune=(
-        "bot.job_reports.test_lists.reruns:prune_reruns",
-        "bot.job_reports.documents:prune_sources",
-        "bot.job_reports.caches:prune_caches",
-        "bot.job_reports.script_metrics:prune_metrics",
-        "bot.job_reports.benchmarks:prune_benchmarks",
-        "bot.job_reports.selected_tests:prune_misses",
-        "bot.job_reports.contributions:prune_contributions",
-        "bot.job_reports.stable_branch:prune_moves",
-        "bot.job_reports.running_jobs:prune_listings",
-    ),
-    metrics="bot.job_reports.script_metrics:measure_alerts",
-    settings="bot.job_reports.feature:JobReportSettings",
-    sections={
-        "remarks": "bot.job_reports.benchmarks:tell_comment",
-    },
-)
+def _parse_alert(name: str, factor: float) -> tuple[str, str, float]:
+    parts = name.split()
+    if len(parts) != 2 or not all(NAME.fullmatch(part) for part in parts):
+        raise ValueError(f"{name!r} is not a metric and one of its values, as in 'pytest.collect seconds'")
+    if not 0 < factor <= FACTOR_MOST or factor == 1:
+        raise ValueError(
+            f"{name}: the factor is above 1 for what may not rise, below 1 for what may not fall"
+        )
+    return (parts[0], parts[1], factor)

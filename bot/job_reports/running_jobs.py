@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 RUNS_MOST = 500
 RUN, LISTING = records["workflow_run"], running_listing.c
+log = structlog.get_logger("bot.job_reports.running_jobs")
+
+PASS_SECONDS = 600.0  # seconds
+MINUTE, DAY = 60_000, 86_400_000  # milliseconds
+YOUNG_RUN = 15 * MINUTE  # runs that have not run for so long are left alone
+OLD_RUN = 2 * DAY  # of which no end was heard
+SHARE_OF_CALLS = 0.2  # of the calls that collecting may make
 
 
 async def running_runs(tx: Transaction, *, began_before: int, since: int) -> list[WorkflowRunRow]:
@@ -72,15 +79,6 @@ async def delete_listings(context: Context, *, before: int) -> dict[str, int]:
     return {"listings of running runs": await delete_rows(context, running_listing, LISTING.at < before)}
 
 
-log = structlog.get_logger("bot.job_reports.running_jobs")
-
-PASS_SECONDS = 600.0  # seconds
-MINUTE, DAY = 60_000, 86_400_000  # milliseconds
-YOUNG_RUN = 15 * MINUTE  # runs that have not run for so long are left alone
-OLD_RUN = 2 * DAY  # of which no end was heard
-SHARE_OF_CALLS = 0.2  # of the calls that collecting may make
-
-
 async def list_running(context: Context, _task: Task) -> None:
     """List the artifacts of some running runs."""
     most = calls_of_a_pass(context.settings.of(CollectSettings).ci_calls_per_hour)
@@ -110,6 +108,11 @@ def calls_of_a_pass(an_hour: int) -> int:
     return int(an_hour * SHARE_OF_CALLS * PASS_SECONDS / 3600)
 
 
+async def prune_listings(context: Context) -> dict[str, int]:
+    """Delete the listings of runs that ended long ago."""
+    return await delete_listings(context, before=context.clock.now() - OLD_RUN)
+
+
 async def _runs_to_list(tx: Transaction, context: Context) -> list[WorkflowRunRow]:
     """Return the collected runs that have been running for a while, those listed longest ago first."""
     return [
@@ -130,8 +133,3 @@ async def _list_run(context: Context, run: WorkflowRunRow) -> None:
     listed = await artifacts.read_pages(context, client, run["repo"], path, "artifacts", most=1)
     if listed:
         await artifacts.store_running(context, run, listed)
-
-
-async def prune_listings(context: Context) -> dict[str, int]:
-    """Delete the listings of runs that ended long ago."""
-    return await delete_listings(context, before=context.clock.now() - OLD_RUN)

@@ -45,6 +45,20 @@ LEVEL_STEP = 0.1  # change from which the first day of a new level is named
 ALL_GROUPS = ""  # the group of everything
 LABEL_VALUES = 30  # groups of one label; the others are together
 OTHER_VALUES = "other"
+JUDGED_DAYS = RECENT_DAYS + DAYS_BEFORE  # days that say how a value stands
+LINES_MOST = 200_000  # of a metric on a day
+TRENDS_MOST = 1_000
+METRIC_LINE, METRIC_DAY, TREND = ci_metric.c, ci_metric_day.c, ci_metric_trend.c
+METRIC_SUM = Sum(
+    name="metrics",
+    tables=(ci_metric_day,),
+    group=("repository_id", "metric"),
+    count="bot.job_reports.script_metrics:count_metric_day",
+    after="bot.job_reports.script_metrics:judge_metric",
+    delay=10,
+    pause=10,
+)
+Factors = dict[tuple[str, str], float]  # by metric and value
 
 
 class WeekComparison(NamedTuple):
@@ -58,6 +72,13 @@ class WeekComparison(NamedTuple):
     def change(self) -> float | None:
         """The relative change against the weeks before."""
         return None if not self.usual else (self.now - self.usual) / abs(self.usual)
+
+
+class MetricLineOfJob(NamedTuple):
+    """A line with its job."""
+
+    line: MetricRow
+    source: SourceRow
 
 
 def summarize(values: Sequence[float]) -> MetricSums:
@@ -106,18 +127,6 @@ def sums_of_day(lines: Iterable[MetricLineRow]) -> list[MetricGroup]:
     ]
 
 
-def _groups_of_line(line: MetricLineRow, known: defaultdict[str, set[str]]) -> Iterable[str]:
-    """Yield the groups of a line: its labels, and the configuration of its job."""
-    for label, value in {**line["labels"], "config": line["config"]}.items():
-        if not value:
-            continue
-        if value not in known[label] and len(known[label]) == LABEL_VALUES:
-            yield f"{label}={OTHER_VALUES}"
-            continue
-        known[label].add(value)
-        yield f"{label}={value}"
-
-
 def compare_weeks(days: Mapping[int, MetricSums]) -> WeekComparison:
     """Compare the newest week with the four before it, counted back from the newest day with numbers."""
     last = max(days)
@@ -132,54 +141,12 @@ def compare_weeks(days: Mapping[int, MetricSums]) -> WeekComparison:
     return WeekComparison(now, before, _level_since(recent, now, before))
 
 
-def _level_since(recent: Mapping[int, MetricSums], now: float, before: float) -> int | None:
-    """Return the first day of the present level, if that differs."""
-    if not before or abs(now - before) < LEVEL_STEP * abs(before):
-        return None
-    since = None
-    for day in sorted(recent, reverse=True):
-        by = (quantile([recent[day]], 0.5) - before) / abs(before)
-        if abs(by) < LEVEL_STEP or by * (now - before) < 0:
-            break
-        since = day
-    return since
-
-
 def trends_of_days(metric: str, rows: Iterable[MetricDay]) -> list[MetricTrend]:
     """Return the trend of each value of a metric, from its days of all groups together."""
     by_value: defaultdict[str, dict[int, MetricSums]] = defaultdict(dict)
     for row in rows:
         by_value[row["value_name"]][row["day"]] = row
     return [_trend_of_value(metric, name, by_value[name]) for name in sorted(by_value)]
-
-
-def _trend_of_value(metric: str, name: str, days: Mapping[int, MetricSums]) -> MetricTrend:
-    week, last = compare_weeks(days), max(days)
-    shown = sorted(day for day in days if day > last - RECENT_DAYS - DAYS_BEFORE)
-    return {
-        "metric": metric,
-        "value_name": name,
-        "last_day": last,
-        "count": sum(sums["count"] for day, sums in days.items() if day > last - RECENT_DAYS),
-        "recent": week.now,
-        "before": week.usual,
-        "change": week.change,
-        "since_day": week.since,
-        "days": [(day, quantile([days[day]], 0.5)) for day in shown],
-    }
-
-
-JUDGED_DAYS = RECENT_DAYS + DAYS_BEFORE  # days that say how a value stands
-LINES_MOST = 200_000  # of a metric on a day
-TRENDS_MOST = 1_000
-METRIC_LINE, METRIC_DAY, TREND = ci_metric.c, ci_metric_day.c, ci_metric_trend.c
-
-
-class MetricLineOfJob(NamedTuple):
-    """A line with its job."""
-
-    line: MetricRow
-    source: SourceRow
 
 
 async def lines_of_source(tx: Transaction, source: SourceRow) -> list[MetricRow]:
@@ -290,17 +257,6 @@ async def newest_lines(
     return [MetricLineOfJob(line, known[key]) for key, line in keyed if key in known]
 
 
-METRIC_SUM = Sum(
-    name="metrics",
-    tables=(ci_metric_day,),
-    group=("repository_id", "metric"),
-    count="bot.job_reports.script_metrics:count_metric_day",
-    after="bot.job_reports.script_metrics:judge_metric",
-    delay=10,
-    pause=10,
-)
-
-
 def time_of(source: SourceRow, line: MetricLine) -> dict[str, int]:
     """Return when a line was emitted, by its own word or when the job began."""
     return {"at": line.ts or source["at"]}
@@ -327,9 +283,6 @@ async def count_metric_day(context: Context, place: SumPlace) -> CountedSum:
     return {ci_metric_day: counted}
 
 
-Factors = dict[tuple[str, str], float]  # by metric and value
-
-
 def alert_factors(settings: Settings) -> Factors:
     """Return the factors that the settings name."""
     alerts = settings.of(JobReportSettings).ci_metric_alerts
@@ -354,3 +307,44 @@ async def measure_alerts(tx: Transaction, settings: Settings, hidden: Hidden) ->
             if not hidden.has(repo, trend["repository_id"]):
                 regressed[repo, trend["metric"], trend["value_name"]] = is_regressed(trend, known)
     return partial(metrics.show_regressed, regressed)
+
+
+def _groups_of_line(line: MetricLineRow, known: defaultdict[str, set[str]]) -> Iterable[str]:
+    """Yield the groups of a line: its labels, and the configuration of its job."""
+    for label, value in {**line["labels"], "config": line["config"]}.items():
+        if not value:
+            continue
+        if value not in known[label] and len(known[label]) == LABEL_VALUES:
+            yield f"{label}={OTHER_VALUES}"
+            continue
+        known[label].add(value)
+        yield f"{label}={value}"
+
+
+def _level_since(recent: Mapping[int, MetricSums], now: float, before: float) -> int | None:
+    """Return the first day of the present level, if that differs."""
+    if not before or abs(now - before) < LEVEL_STEP * abs(before):
+        return None
+    since = None
+    for day in sorted(recent, reverse=True):
+        by = (quantile([recent[day]], 0.5) - before) / abs(before)
+        if abs(by) < LEVEL_STEP or by * (now - before) < 0:
+            break
+        since = day
+    return since
+
+
+def _trend_of_value(metric: str, name: str, days: Mapping[int, MetricSums]) -> MetricTrend:
+    week, last = compare_weeks(days), max(days)
+    shown = sorted(day for day in days if day > last - RECENT_DAYS - DAYS_BEFORE)
+    return {
+        "metric": metric,
+        "value_name": name,
+        "last_day": last,
+        "count": sum(sums["count"] for day, sums in days.items() if day > last - RECENT_DAYS),
+        "recent": week.now,
+        "before": week.usual,
+        "change": week.change,
+        "since_day": week.since,
+        "days": [(day, quantile([days[day]], 0.5)) for day in shown],
+    }

@@ -42,6 +42,22 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 SLOWER_TIMES, SLOWER_MS = 1.5, 30_000  # times as long, and so much longer
+VALUES_AT_ONCE, IDS_AT_ONCE = 500, 5_000  # values of one statement, and ids looked up at once
+ROWS_MOST = 100_000
+JOBS_MOST = 100  # of one run that says what is usual
+TEST, TEST_CLASS, SUMMARY = test.c, test_class.c, test_summary.c
+FAILURES_MOST = 2_000
+MISSES_MOST = 200
+NEW_VERDICTS = (Verdict.NEW.value, Verdict.NEW_TEST.value)
+MISS, FAILURE, TEST_JOB, EXCLUSION, BRANCH_COMMIT = (
+    td_miss.c,
+    test_failure.c,
+    test_job.c,
+    test_exclusion.c,
+    branch_commit.c,
+)
+PULL_HEAD = records["pull_head"].c
+FAILURE_WINDOW = 2 * DAY_MS  # failures that are looked at
 
 
 class FileChange(StrEnum):
@@ -94,6 +110,13 @@ class FileComparison(NamedTuple):
     change: FileChange
 
 
+class NamedMissedTest(NamedTuple):
+    """A test that selection missed."""
+
+    row: MissedTestRow
+    test: TestRow
+
+
 def add_up_files(counts: Iterable[tuple[str, FileCount]]) -> dict[str, FileCount]:
     """Return the sums by file."""
     counts_by_file: dict[str, FileCount] = {}
@@ -108,19 +131,6 @@ def count_block(block: Block, file_of: Mapping[int, str]) -> dict[str, FileCount
         (file_of[test_id], _count_test(code, time))
         for test_id, code, time in zip(block.ids, block.codes, block.times, strict=True)
         if test_id in file_of
-    )
-
-
-def _count_test(code: int, time: int) -> FileCount:
-    outcome = outcome_of(code)
-    failed = outcome in FAILING and outcome != Code.ERROR
-    return FileCount(
-        tests=1,
-        successes=int(outcome not in FAILING and outcome != Code.SKIPPED),
-        skipped=int(outcome == Code.SKIPPED),
-        failures=int(failed),
-        errors=int(outcome == Code.ERROR),
-        time_ms=0 if time == NO_TIME else time,
     )
 
 
@@ -142,23 +152,6 @@ def compare_files(
     return sorted(
         lines, key=lambda line: (CHANGE_ORDER.index(line.change), line.now.ran - line.usual.ran, line.file)
     )
-
-
-def _change_of_file(file: str, now: FileCount, usual: FileCount, absent: set[str]) -> FileChange:
-    if not now.tests:
-        return FileChange.LEFT_OUT if without_ending(file) in absent else FileChange.GONE
-    if not usual.tests:
-        return FileChange.NEW
-    if now.ran * 2 < usual.ran:
-        return FileChange.FEWER
-    slower = now.time_ms > usual.time_ms * SLOWER_TIMES and now.time_ms - usual.time_ms > SLOWER_MS
-    return FileChange.SLOWER if slower else FileChange.SAME
-
-
-VALUES_AT_ONCE, IDS_AT_ONCE = 500, 5_000  # values of one statement, and ids looked up at once
-ROWS_MOST = 100_000
-JOBS_MOST = 100  # of one run that says what is usual
-TEST, TEST_CLASS, SUMMARY = test.c, test_class.c, test_summary.c
 
 
 async def counts_of_jobs(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[str, FileCount]:
@@ -187,68 +180,6 @@ async def usual_counts(tx: Transaction, job: TestJobRow) -> dict[str, FileCount]
         await tx.run(sa.select(JOB.generation).where(*of_family, *same).limit(JOBS_MOST))
     ).scalars()
     return (await _summed(tx, generations))[0]
-
-
-async def _summed(tx: Transaction, generations: Sequence[int]) -> tuple[dict[str, FileCount], set[int]]:
-    """Return the sums by file of the jobs that have some, and which jobs these are."""
-    counted, counts = set(), []
-    for at in range(0, len(generations), VALUES_AT_ONCE):
-        query = (
-            sa.select(
-                SUMMARY.generation, SUMMARY.invoking_file, TEST_CLASS.file, SUMMARY.tests, SUMMARY.successes,
-                SUMMARY.skipped, SUMMARY.failures, SUMMARY.errors, SUMMARY.time_ms,
-            )
-            .select_from(test_summary.join(test_class, TEST_CLASS.id == SUMMARY.class_id))
-            .where(SUMMARY.generation.in_(generations[at : at + VALUES_AT_ONCE]))
-        )  # fmt: skip
-        for generation, invoking, file, *numbers in await tx.run(query.limit(ROWS_MOST)):
-            counted.add(generation)
-            counts.append((invoking or file, FileCount(*numbers)))
-    return add_up_files(counts), counted
-
-
-async def _files_of_tests(tx: Transaction, ids: Sequence[int]) -> dict[int, str]:
-    """Return the files of some tests with ascending ids, close to one another."""
-    files: dict[int, str] = {}
-    names: dict[int, str] = {}
-    for at in range(0, len(ids), IDS_AT_ONCE):
-        some = ids[at : at + IDS_AT_ONCE]
-        query = sa.select(TEST.id, TEST.class_id).where(TEST.id.between(some[0], some[-1])).limit(ROWS_MOST)
-        classes = dict((await tx.run(query)).all())
-        names |= await _files(tx, {classes[test_id] for test_id in some if test_id in classes} - names.keys())
-        files |= {test_id: names[classes[test_id]] for test_id in some if classes.get(test_id) in names}
-    return files
-
-
-async def _files(tx: Transaction, class_ids: Collection[int]) -> dict[int, str]:
-    files: dict[int, str] = {}
-    wanted = sorted(class_ids)
-    for at in range(0, len(wanted), VALUES_AT_ONCE):
-        query = sa.select(TEST_CLASS.id, TEST_CLASS.file).where(
-            TEST_CLASS.id.in_(wanted[at : at + VALUES_AT_ONCE])
-        )
-        files |= dict((await tx.run(query)).all())
-    return files
-
-
-FAILURES_MOST = 2_000
-MISSES_MOST = 200
-NEW_VERDICTS = (Verdict.NEW.value, Verdict.NEW_TEST.value)
-MISS, FAILURE, TEST_JOB, EXCLUSION, BRANCH_COMMIT = (
-    td_miss.c,
-    test_failure.c,
-    test_job.c,
-    test_exclusion.c,
-    branch_commit.c,
-)
-PULL_HEAD = records["pull_head"].c
-
-
-class NamedMissedTest(NamedTuple):
-    """A test that selection missed."""
-
-    row: MissedTestRow
-    test: TestRow
 
 
 async def new_failures(tx: Transaction, owners: Collection[int], *, since: int) -> list[MissedFailure]:
@@ -311,9 +242,6 @@ async def misses_of_run(tx: Transaction, repository_id: int, run_id: int) -> lis
     return [NamedMissedTest(miss, tests[miss["test_id"]]) for miss in misses if miss["test_id"] in tests]
 
 
-FAILURE_WINDOW = 2 * DAY_MS  # failures that are looked at
-
-
 async def find_misses(context: Context, _task: Task) -> None:
     """Find tests that failed lately on trusted branches, and that selection had missed."""
     async with context.store.read() as tx:
@@ -340,3 +268,69 @@ async def find_misses(context: Context, _task: Task) -> None:
 async def prune_misses(context: Context) -> dict[str, int]:
     """Delete missed tests past the retention of results."""
     return await documents.delete_old(context, {"tests missed by selection": td_miss})
+
+
+def _count_test(code: int, time: int) -> FileCount:
+    outcome = outcome_of(code)
+    failed = outcome in FAILING and outcome != Code.ERROR
+    return FileCount(
+        tests=1,
+        successes=int(outcome not in FAILING and outcome != Code.SKIPPED),
+        skipped=int(outcome == Code.SKIPPED),
+        failures=int(failed),
+        errors=int(outcome == Code.ERROR),
+        time_ms=0 if time == NO_TIME else time,
+    )
+
+
+def _change_of_file(file: str, now: FileCount, usual: FileCount, absent: set[str]) -> FileChange:
+    if not now.tests:
+        return FileChange.LEFT_OUT if without_ending(file) in absent else FileChange.GONE
+    if not usual.tests:
+        return FileChange.NEW
+    if now.ran * 2 < usual.ran:
+        return FileChange.FEWER
+    slower = now.time_ms > usual.time_ms * SLOWER_TIMES and now.time_ms - usual.time_ms > SLOWER_MS
+    return FileChange.SLOWER if slower else FileChange.SAME
+
+
+async def _summed(tx: Transaction, generations: Sequence[int]) -> tuple[dict[str, FileCount], set[int]]:
+    """Return the sums by file of the jobs that have some, and which jobs these are."""
+    counted, counts = set(), []
+    for at in range(0, len(generations), VALUES_AT_ONCE):
+        query = (
+            sa.select(
+                SUMMARY.generation, SUMMARY.invoking_file, TEST_CLASS.file, SUMMARY.tests, SUMMARY.successes,
+                SUMMARY.skipped, SUMMARY.failures, SUMMARY.errors, SUMMARY.time_ms,
+            )
+            .select_from(test_summary.join(test_class, TEST_CLASS.id == SUMMARY.class_id))
+            .where(SUMMARY.generation.in_(generations[at : at + VALUES_AT_ONCE]))
+        )  # fmt: skip
+        for generation, invoking, file, *numbers in await tx.run(query.limit(ROWS_MOST)):
+            counted.add(generation)
+            counts.append((invoking or file, FileCount(*numbers)))
+    return add_up_files(counts), counted
+
+
+async def _files_of_tests(tx: Transaction, ids: Sequence[int]) -> dict[int, str]:
+    """Return the files of some tests with ascending ids, close to one another."""
+    files: dict[int, str] = {}
+    names: dict[int, str] = {}
+    for at in range(0, len(ids), IDS_AT_ONCE):
+        some = ids[at : at + IDS_AT_ONCE]
+        query = sa.select(TEST.id, TEST.class_id).where(TEST.id.between(some[0], some[-1])).limit(ROWS_MOST)
+        classes = dict((await tx.run(query)).all())
+        names |= await _files(tx, {classes[test_id] for test_id in some if test_id in classes} - names.keys())
+        files |= {test_id: names[classes[test_id]] for test_id in some if classes.get(test_id) in names}
+    return files
+
+
+async def _files(tx: Transaction, class_ids: Collection[int]) -> dict[int, str]:
+    files: dict[int, str] = {}
+    wanted = sorted(class_ids)
+    for at in range(0, len(wanted), VALUES_AT_ONCE):
+        query = sa.select(TEST_CLASS.id, TEST_CLASS.file).where(
+            TEST_CLASS.id.in_(wanted[at : at + VALUES_AT_ONCE])
+        )
+        files |= dict((await tx.run(query)).all())
+    return files

@@ -50,6 +50,11 @@ async def record_moves(context: Context, _task: Task) -> None:
             await add_move(tx, _push_row(tx, branch, last_good_commit))
 
 
+async def prune_moves(context: Context) -> dict[str, int]:
+    """Delete moves past the retention of results."""
+    return await documents.delete_old(context, {"stable commits": stable_push})
+
+
 async def _default_branch(tx: Transaction, repo: str) -> Branch | None:
     ids = await repositories.read_ids(tx, repo)
     repository = await rows.repository(tx, ids) if ids else None
@@ -79,8 +84,3 @@ def _push_row(tx: Transaction, branch: Branch, last_good_commit: LastGood) -> St
         "day": tx.now // DAY_MS,
         "at": tx.now,
     }
-
-
-async def prune_moves(context: Context) -> dict[str, int]:
-    """Delete moves past the retention of results."""
-    return await documents.delete_old(context, {"stable commits": stable_push})

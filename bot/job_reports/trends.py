@@ -12,7 +12,7 @@ A change counts when it is
 - beyond nine tenths of the twenty before: where a metric jumps between two levels, most points are equal, and the
   median deviation knows nothing of the jumps.
 
-docs/ci-extras.md says how often this is wrong, and `tests/job_reports/test_regression_rule.py` measures it.
+docs/ci-extras.md says how often this is wrong, and `tests/job_reports/test_floors.py` measures it.
 """
 
 from __future__ import annotations

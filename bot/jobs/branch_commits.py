@@ -47,6 +47,30 @@ SCANNED = 20_000  # branches or jobs of a repository that are looked through, th
 COMMIT, FOLDED, BRANCH = branch_commit.c, folded_commit.c, trunk_branch.c
 PUSH, PULL, JOB = records["push"].c, records["pull_request"].c, records["workflow_job"].c
 CELL, COLUMN, STORED, EVENT, TITLE = ci_cell.c, ci_column.c, ci_commit.c, trunk_event.c, title.c
+HEADS_AT_ONCE = 200  # commits of one question
+HeadOfCommit = tuple[str, FoldedCommitRow | None]  # a SHA, and what is known of its commit
+
+_PUSHES = Statement(
+    sa.select(PUSH.after, PUSH.commits).where(
+        PUSH.after.in_(sa.bindparam("heads", expanding=True)),
+        PUSH.repository_id == sa.bindparam("repository"),
+        PUSH.ref == sa.bindparam("ref"),
+    )
+)
+_NAMED = RowStatement(
+    select(FoldedCommitRow, folded_commit).where(
+        FOLDED.repository_id == sa.bindparam("repository"),
+        FOLDED.branch == sa.bindparam("branch"),
+        FOLDED.sha.in_(sa.bindparam("shas", expanding=True)),
+    )
+)
+TITLE_MOST = 120  # characters
+MERGE = "Merge pull request #"
+_OF_COMMIT = ("at", "title", "author", "pr_number")
+_OF_PUSH: Mapping[str, Any] = {"parent": "", "replaces": "", "folded": 0}
+PULLS_NAMED = 100  # newest commits whose pull request is looked up
+PUSHES = 500  # newest ones looked at for commits that came with another
+MARGIN = 7  # days that columns are kept longer than cells: some of these go only after their records
 
 
 async def keep_words(tx: Transaction, commits: Sequence[CommitRow | Mapping[str, Any]]) -> None:
@@ -114,34 +138,6 @@ async def jobs_by_name(
     return await tx.fetch(query.order_by(some.c.seen.desc(), some.c.id).limit(limit))
 
 
-def _title_words(commit: CommitRow | Mapping[str, Any]) -> Title:
-    return {
-        "kind": COMMIT_WORDS,
-        "repository_id": commit["repository_id"],
-        "ref": commit["sha"],
-        "text": " ".join(text for text in (commit["title"], commit["author"]) if text),
-    }
-
-
-HEADS_AT_ONCE = 200  # commits of one question
-HeadOfCommit = tuple[str, FoldedCommitRow | None]  # a SHA, and what is known of its commit
-
-_PUSHES = Statement(
-    sa.select(PUSH.after, PUSH.commits).where(
-        PUSH.after.in_(sa.bindparam("heads", expanding=True)),
-        PUSH.repository_id == sa.bindparam("repository"),
-        PUSH.ref == sa.bindparam("ref"),
-    )
-)
-_NAMED = RowStatement(
-    select(FoldedCommitRow, folded_commit).where(
-        FOLDED.repository_id == sa.bindparam("repository"),
-        FOLDED.branch == sa.bindparam("branch"),
-        FOLDED.sha.in_(sa.bindparam("shas", expanding=True)),
-    )
-)
-
-
 async def commits_of_heads(
     tx: Transaction, repository_id: int, branch: str, heads: Sequence[str], *, most: int
 ) -> Mapping[str, list[HeadOfCommit]]:
@@ -183,23 +179,6 @@ async def fold_lines(tx: Transaction, repository_id: int, branch: str, shas: Col
         await tx.run(sa.delete(branch_commit).where(here))
 
 
-async def _named_commit(
-    tx: Transaction, repository_id: int, branch: str, shas: Sequence[str]
-) -> dict[str, FoldedCommitRow]:
-    named: dict[str, FoldedCommitRow] = {}
-    values = {"repository": repository_id, "branch": branch}
-    for start in range(0, len(shas), HEADS_AT_ONCE):
-        rows = await tx.fetch(_NAMED, {**values, "shas": shas[start : start + HEADS_AT_ONCE]})
-        named |= {row["sha"]: row for row in rows}
-    return named
-
-
-TITLE_MOST = 120  # characters
-MERGE = "Merge pull request #"
-_OF_COMMIT = ("at", "title", "author", "pr_number")
-_OF_PUSH: Mapping[str, Any] = {"parent": "", "replaces": "", "folded": 0}
-
-
 async def write_commits(tx: Transaction, pushes: Sequence[PushRow]) -> None:
     """Write the head of each push to a branch; a branch that was deleted has none.
 
@@ -237,44 +216,6 @@ async def write_commits(tx: Transaction, pushes: Sequence[PushRow]) -> None:
         await _fold_pushes(tx, push)
 
 
-async def _fold_pushes(tx: Transaction, push: PushRow) -> None:
-    """Fold the commits of a push under its head."""
-    reference, came = push["ref"] or "", set(push["commits"] or ()) - {push["after"]}
-    if came and reference.startswith(HEADS):
-        await fold_lines(tx, push["repository_id"], reference.removeprefix(HEADS), came)
-
-
-def _greater(known: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    chosen = {
-        name: max(known[name] or least, other[name] or least) or known[name]
-        for name, least in _OF_PUSH.items()
-    }
-    return {**known, **chosen}
-
-
-def _commit(push: PushRow) -> dict[str, Any] | None:
-    """Return the row of a push's head, None where the push is not to a branch."""
-    reference, sha = push["ref"] or "", push["after"]
-    if push["deleted"] or not sha or not reference.startswith(HEADS):
-        return None
-    title = shorten_title(push["head_commit_message"] or "")
-    before = push["before"] if push["before"] and push["before"].strip("0") else None
-    return {
-        "repository_id": push["repository_id"],
-        "branch": reference.removeprefix(HEADS),
-        "sha": sha,
-        "parent": None if push["forced"] else before,
-        "replaces": before if push["forced"] else None,
-        "at": push["head_commit_timestamp"] or push["received_at"],
-        "title": title,
-        "author": push["pusher_name"],
-        "pr_number": pull_number(title),
-        "folded": max(0, len(push["commits"] or []) - 1),
-        "gone": False,
-        "listed": False,
-    }
-
-
 def shorten_title(message: str) -> str:
     """Return the first line of a commit's message, shortened."""
     return escaping.one_line(message.partition("\n")[0])[:TITLE_MOST]
@@ -290,10 +231,6 @@ def pull_number(title: str) -> int | None:
     if not (opened and last.endswith(")")):
         digits = title.removeprefix(MERGE).partition(" from ")[0] if title.startswith(MERGE) else ""
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else None
-
-
-PULLS_NAMED = 100  # newest commits whose pull request is looked up
-PUSHES = 500  # newest ones looked at for commits that came with another
 
 
 async def store_commits(
@@ -354,6 +291,91 @@ async def name_pulls(tx: Transaction, repository_id: int, branch: str) -> None:
         await tx.run(sa.update(branch_commit).where(*here, COMMIT.sha == sha).values(pr_number=number))
 
 
+async def delete_old_rows(context: Context) -> dict[str, int]:
+    """Delete what is past the retention of records."""
+    before = context.clock.now() - context.settings.record_retention_days * DAY
+    first = before // DAY  # the oldest day that is kept
+    return {
+        "cells": await _delete_cells(context, before),
+        "columns": await delete_rows(context, ci_column, COLUMN.seen.between(1, first - MARGIN - 1)),
+        "commits of branches": sum(
+            [
+                await delete_rows(context, table, table.c.at < before)
+                for table in (branch_commit, folded_commit)
+            ]
+        ),
+        "words of commits": await forget_words(context),
+        "branches": sum(
+            [await delete_rows(context, table, ~_is_known(table)) for table in (ci_broken, trunk_branch)]
+        ),
+        "changes of jobs": await delete_rows(context, trunk_event, _old_event(before)),
+        "sums of CI": sum(
+            [
+                await delete_rows(context, table, table.c.day < first)
+                for table in (ci_day, ci_line, ci_runner_day)
+            ]
+        ),
+    }
+
+
+def _title_words(commit: CommitRow | Mapping[str, Any]) -> Title:
+    return {
+        "kind": COMMIT_WORDS,
+        "repository_id": commit["repository_id"],
+        "ref": commit["sha"],
+        "text": " ".join(text for text in (commit["title"], commit["author"]) if text),
+    }
+
+
+async def _named_commit(
+    tx: Transaction, repository_id: int, branch: str, shas: Sequence[str]
+) -> dict[str, FoldedCommitRow]:
+    named: dict[str, FoldedCommitRow] = {}
+    values = {"repository": repository_id, "branch": branch}
+    for start in range(0, len(shas), HEADS_AT_ONCE):
+        rows = await tx.fetch(_NAMED, {**values, "shas": shas[start : start + HEADS_AT_ONCE]})
+        named |= {row["sha"]: row for row in rows}
+    return named
+
+
+async def _fold_pushes(tx: Transaction, push: PushRow) -> None:
+    """Fold the commits of a push under its head."""
+    reference, came = push["ref"] or "", set(push["commits"] or ()) - {push["after"]}
+    if came and reference.startswith(HEADS):
+        await fold_lines(tx, push["repository_id"], reference.removeprefix(HEADS), came)
+
+
+def _greater(known: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = {
+        name: max(known[name] or least, other[name] or least) or known[name]
+        for name, least in _OF_PUSH.items()
+    }
+    return {**known, **chosen}
+
+
+def _commit(push: PushRow) -> dict[str, Any] | None:
+    """Return the row of a push's head, None where the push is not to a branch."""
+    reference, sha = push["ref"] or "", push["after"]
+    if push["deleted"] or not sha or not reference.startswith(HEADS):
+        return None
+    title = shorten_title(push["head_commit_message"] or "")
+    before = push["before"] if push["before"] and push["before"].strip("0") else None
+    return {
+        "repository_id": push["repository_id"],
+        "branch": reference.removeprefix(HEADS),
+        "sha": sha,
+        "parent": None if push["forced"] else before,
+        "replaces": before if push["forced"] else None,
+        "at": push["head_commit_timestamp"] or push["received_at"],
+        "title": title,
+        "author": push["pusher_name"],
+        "pr_number": pull_number(title),
+        "folded": max(0, len(push["commits"] or []) - 1),
+        "gone": False,
+        "listed": False,
+    }
+
+
 def _listed_row(key: BranchKey, commit: ListedCommit, parent: str | None) -> CommitRow:
     return {
         **key,
@@ -388,36 +410,6 @@ async def _folded_shas(tx: Transaction, repository_id: int, branch: str) -> set[
     pushes = (await tx.run(query.order_by(PUSH.received_at.desc()).limit(PUSHES))).all()
     heads = {after for _, after in pushes}
     return {sha for commits, _ in pushes for sha in commits or () if sha not in heads}
-
-
-MARGIN = 7  # days that columns are kept longer than cells: some of these go only after their records
-
-
-async def delete_old_rows(context: Context) -> dict[str, int]:
-    """Delete what is past the retention of records."""
-    before = context.clock.now() - context.settings.record_retention_days * DAY
-    first = before // DAY  # the oldest day that is kept
-    return {
-        "cells": await _delete_cells(context, before),
-        "columns": await delete_rows(context, ci_column, COLUMN.seen.between(1, first - MARGIN - 1)),
-        "commits of branches": sum(
-            [
-                await delete_rows(context, table, table.c.at < before)
-                for table in (branch_commit, folded_commit)
-            ]
-        ),
-        "words of commits": await forget_words(context),
-        "branches": sum(
-            [await delete_rows(context, table, ~_is_known(table)) for table in (ci_broken, trunk_branch)]
-        ),
-        "changes of jobs": await delete_rows(context, trunk_event, _old_event(before)),
-        "sums of CI": sum(
-            [
-                await delete_rows(context, table, table.c.day < first)
-                for table in (ci_day, ci_line, ci_runner_day)
-            ]
-        ),
-    }
 
 
 async def _delete_cells(context: Context, before: int) -> int:

@@ -33,6 +33,7 @@ EVIDENCE = PASSED | FAILED
 NAMED_BY = {"backends": 3, "checks": 2}  # parts of a column's name that say whose it is
 # a failure between two passes; or two that differ, each then alone of its kind
 _FLAKE = re.compile(f"(?<={SUCCESS})[{''.join(sorted(FAILED))}]{{1,{BROKEN_AFTER - 1}}}(?={SUCCESS})|{FLAKY}")
+CLEAN = 10  # commits before a failure on which the job must not have failed, or it did not begin there
 
 
 class ColumnState(StrEnum):
@@ -84,6 +85,32 @@ class Reliability:
     def failures(self) -> int:
         """All failures; a pass on a second try is none."""
         return self.runs - self.passed
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobHistory:
+    """What a job did on the commits of a branch."""
+
+    results: int  # passes and failures
+    failures: int  # among them
+    since: CommitRow | None  # the first bad commit, None: it does not fail now
+    cell: Cell | None  # of the newest result
+
+
+class FailedJob(NamedTuple):
+    """A job that failed on a commit: upstream's by its id, a backend's by its run and its name there."""
+
+    job_id: int | None
+    run_id: str = ""
+    name: str = ""  # workflow / job, without shard and runner
+
+
+class BrokenSince(NamedTuple):
+    """The commit since which a job fails, and the one where it last passed."""
+
+    first_bad: str
+    last_good: str
+    gap: bool  # whether commits between the two have no result
 
 
 def outages(columns: Iterable[tuple[str, ColumnCells]]) -> frozenset[int]:
@@ -162,14 +189,6 @@ def is_stale(column: ColumnCells) -> bool:
     return not any(cell is not None and cell.character in EVIDENCE for cell in column[:STALE_AFTER])
 
 
-def _passes(column: ColumnCells) -> bool:
-    """Whether the newest result is a clean pass: whatever came before, nothing is wrong now."""
-    for cell in column:
-        if cell is not None and cell.character in EVIDENCE:
-            return cell.character == SUCCESS
-    return True
-
-
 def changes(column: ColumnCells) -> Iterator[StateChange]:
     """Yield every change of a column's state, oldest first. A pass on a second try repairs nothing.
 
@@ -225,51 +244,6 @@ def reliability(column: ColumnCells, outage: Collection[int] = ()) -> Reliabilit
             broken, flaky, streak = *_ended(streak, broken, flaky), 0
     broken, flaky = _ended(streak, broken, flaky)
     return Reliability(runs=runs, passed=passed, infra=infra, broken=broken, flaky=flaky)
-
-
-def _ended(streak: int, broken: int, flaky: int) -> tuple[int, int]:
-    return (broken + streak, flaky) if streak >= BROKEN_AFTER else (broken, flaky + streak)
-
-
-def _evidence(column: ColumnCells) -> Iterator[tuple[int, Cell]]:
-    """Yield the cells with a result, newest first."""
-    for place, cell in enumerate(column):
-        if cell is not None and cell.character in EVIDENCE:
-            yield place, cell
-
-
-def _same(cells: Sequence[Cell]) -> bool:
-    """Whether no two failures are known to differ; one without a log may equal any."""
-    return len({cell.signature for cell in cells if cell.signature}) <= 1
-
-
-CLEAN = 10  # commits before a failure on which the job must not have failed, or it did not begin there
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobHistory:
-    """What a job did on the commits of a branch."""
-
-    results: int  # passes and failures
-    failures: int  # among them
-    since: CommitRow | None  # the first bad commit, None: it does not fail now
-    cell: Cell | None  # of the newest result
-
-
-class FailedJob(NamedTuple):
-    """A job that failed on a commit: upstream's by its id, a backend's by its run and its name there."""
-
-    job_id: int | None
-    run_id: str = ""
-    name: str = ""  # workflow / job, without shard and runner
-
-
-class BrokenSince(NamedTuple):
-    """The commit since which a job fails, and the one where it last passed."""
-
-    first_bad: str
-    last_good: str
-    gap: bool  # whether commits between the two have no result
 
 
 async def find_branch_of(tx: Transaction, repo: str, name: str) -> Branch | None:
@@ -333,6 +307,30 @@ async def find_beginning(
         return None
     good = past.lines[change.last_good].commit
     return branch, BrokenSince(sha, good["sha"], gap=change.last_good > 1)
+
+
+def _passes(column: ColumnCells) -> bool:
+    """Whether the newest result is a clean pass: whatever came before, nothing is wrong now."""
+    for cell in column:
+        if cell is not None and cell.character in EVIDENCE:
+            return cell.character == SUCCESS
+    return True
+
+
+def _ended(streak: int, broken: int, flaky: int) -> tuple[int, int]:
+    return (broken + streak, flaky) if streak >= BROKEN_AFTER else (broken, flaky + streak)
+
+
+def _evidence(column: ColumnCells) -> Iterator[tuple[int, Cell]]:
+    """Yield the cells with a result, newest first."""
+    for place, cell in enumerate(column):
+        if cell is not None and cell.character in EVIDENCE:
+            yield place, cell
+
+
+def _same(cells: Sequence[Cell]) -> bool:
+    """Whether no two failures are known to differ; one without a log may equal any."""
+    return len({cell.signature for cell in cells if cell.signature}) <= 1
 
 
 def _column_name(facts: Facts, settings: TrunkSettings, failed: FailedJob) -> str | None:

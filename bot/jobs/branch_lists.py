@@ -28,6 +28,21 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.jobs.branch_lists")
 
 PAGE = 100  # commits of one call
+Answer = TypeVar("Answer")
+
+RUNS_PAGE, MOST_RUN_PAGES = 100, 10  # of one commit's runs, and of one run's jobs
+BUDGET_WAIT = 60.0  # seconds, where the budget does not say
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far filling the grid has come."""
+
+    commits: int
+    of: int
+    runs: int
+    jobs: int
+    waits: float = 0.0  # seconds until the budget allows the next call
 
 
 async def list_branches(context: Context, _task: Task) -> None:
@@ -67,37 +82,6 @@ async def list_commits(context: Context, repo: str, branch: str, *, page: int) -
     return [made for commit in listed if isinstance(commit, dict) and (made := _listed_commit(commit))]
 
 
-def _listed_commit(commit: dict[str, Any]) -> ListedCommit | None:
-    sha, at = (
-        read_member(commit, ("sha",), Kind.TEXT),
-        read_member(commit, ("commit", "committer", "date"), Kind.TIME),
-    )
-    if sha is None or at is None:
-        return None
-    author = read_member(commit, ("author", "login"), Kind.TEXT) or read_member(
-        commit, ("commit", "author", "name"), Kind.TEXT
-    )
-    title = branch_commits.shorten_title(read_member(commit, ("commit", "message"), Kind.TEXT) or "")
-    return {"sha": sha, "at": at, "title": title, "author": author}
-
-
-Answer = TypeVar("Answer")
-
-RUNS_PAGE, MOST_RUN_PAGES = 100, 10  # of one commit's runs, and of one run's jobs
-BUDGET_WAIT = 60.0  # seconds, where the budget does not say
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far filling the grid has come."""
-
-    commits: int
-    of: int
-    runs: int
-    jobs: int
-    waits: float = 0.0  # seconds until the budget allows the next call
-
-
 async def fill_branch(context: Context, repo: str, branch: str, commits: int) -> AsyncIterator[Progress]:
     """Read the newest commits of a branch and what ran on them; raises GitHubRefused."""
     repository, branch = await _repository(context, repo, branch)
@@ -119,6 +103,20 @@ async def fill_branch(context: Context, repo: str, branch: str, commits: int) ->
                 await context.clock.sleep(error.after or BUDGET_WAIT)
         runs, jobs = runs + more[0], jobs + more[1]
         yield Progress(commits=at + 1, of=len(unknown), runs=runs, jobs=jobs)
+
+
+def _listed_commit(commit: dict[str, Any]) -> ListedCommit | None:
+    sha, at = (
+        read_member(commit, ("sha",), Kind.TEXT),
+        read_member(commit, ("commit", "committer", "date"), Kind.TIME),
+    )
+    if sha is None or at is None:
+        return None
+    author = read_member(commit, ("author", "login"), Kind.TEXT) or read_member(
+        commit, ("commit", "author", "name"), Kind.TEXT
+    )
+    title = branch_commits.shorten_title(read_member(commit, ("commit", "message"), Kind.TEXT) or "")
+    return {"sha": sha, "at": at, "title": title, "author": author}
 
 
 async def _repository(context: Context, repo: str, branch: str) -> tuple[dict[str, Any], str]:

@@ -33,6 +33,7 @@ SKEW = 7 * DAY
 LINES_MOST = 500
 UNREAD = Cell(character=cells.OTHER)
 BEYOND = 50  # commits read beyond those shown, so that the order holds at the end of a page
+RunsByCommit = dict[str, list["Run"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,15 +134,6 @@ async def read_facts(
     )
 
 
-async def _backend_jobs(
-    tx: Transaction, settings: Settings, names: Collection[str], shas: Sequence[str]
-) -> list[BackendJobRow]:
-    """Return what backends reported on some commits; names of private ones are replaced."""
-    jobs = await rows.backend_jobs(tx, names, shas)
-    private = await read_private_names(tx, settings, {row["downstream_repo"] for row in jobs})
-    return [private.of_row(row, row["downstream_repo"]) for row in jobs]
-
-
 async def read_stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, ByColumn]:
     """Return the cells of the commits whose cells are stored: nearly all, in a fraction of the time."""
     stored = await rows.stored_cells(tx, repository_id, shas) if shas else {}
@@ -161,27 +153,10 @@ async def read_outlines(tx: Transaction, repository_id: int, shas: Sequence[str]
     return known | {sha: commit_cells.outline(cells) for sha, cells in decoded.items()}
 
 
-def _unread(shas: Collection[str], outlined: Mapping[str, Outline]) -> dict[str, ByColumn]:
-    """Return placeholders for outlined cells; most commits have the same columns, and share them."""
-    known = {sha: outlined[sha].present for sha in shas if sha in outlined}
-    made = {
-        present: dict.fromkeys(commit_cells.columns_of(present), UNREAD) for present in set(known.values())
-    }
-    return {sha: made[present] for sha, present in known.items()}
-
-
-def _joins(cells: ByColumn, joined: Mapping[int, int]) -> bool:
-    """Whether two columns of a commit have become one, whose cell has to be made from their runs."""
-    return bool(joined) and len({joined.get(key, key) for key in cells}) < len(cells)
-
-
 async def device_names(tx: Transaction) -> dict[str, str]:
     """Return the devices of the backends that have one, by case folded name."""
     allowlist = await allowlists.read_in_force(tx)
     return {entry.key: entry.device for entry in (allowlist.entries if allowlist else ()) if entry.device}
-
-
-RunsByCommit = dict[str, list["Run"]]
 
 
 async def read_runs(
@@ -209,6 +184,29 @@ async def column_names(tx: Transaction, settings: Settings, branch: Branch) -> l
     options = settings.of(TrunkSettings)
     columns = await rows.columns(tx, branch.repository["repository_id"])
     return sorted({name for column in columns.values() if (name := job_names.column_name(column, options))})
+
+
+async def _backend_jobs(
+    tx: Transaction, settings: Settings, names: Collection[str], shas: Sequence[str]
+) -> list[BackendJobRow]:
+    """Return what backends reported on some commits; names of private ones are replaced."""
+    jobs = await rows.backend_jobs(tx, names, shas)
+    private = await read_private_names(tx, settings, {row["downstream_repo"] for row in jobs})
+    return [private.of_row(row, row["downstream_repo"]) for row in jobs]
+
+
+def _unread(shas: Collection[str], outlined: Mapping[str, Outline]) -> dict[str, ByColumn]:
+    """Return placeholders for outlined cells; most commits have the same columns, and share them."""
+    known = {sha: outlined[sha].present for sha in shas if sha in outlined}
+    made = {
+        present: dict.fromkeys(commit_cells.columns_of(present), UNREAD) for present in set(known.values())
+    }
+    return {sha: made[present] for sha, present in known.items()}
+
+
+def _joins(cells: ByColumn, joined: Mapping[int, int]) -> bool:
+    """Whether two columns of a commit have become one, whose cell has to be made from their runs."""
+    return bool(joined) and len({joined.get(key, key) for key in cells}) < len(cells)
 
 
 def _with_siblings(columns: Mapping[int, ColumnRow], wanted: set[int]) -> set[int]:

@@ -45,6 +45,11 @@ HEADLINES: dict[BranchState, str] = {
     "running": "has no complete result yet",
     "unknown": "has no result",
 }
+BROKEN_MOST = 10  # branches of an upstream beside the default one
+BROKEN_EVENT = "trunk_broken"
+MOST_KNOWN = 200  # branches that are remembered
+KNOWN_FOR = 600_000  # milliseconds after which a branch is read again, though nothing seems to have changed
+STANDINGS: Resource[Standings] = Resource("branch standings", lambda _context: Standings())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +69,13 @@ class Trouble:
     def key(self) -> str:
         """The column in the addresses of its cells."""
         return grid.key_of_column(self.name)
+
+
+class StandingBranch(NamedTuple):
+    """A branch, and how it stands."""
+
+    branch: Branch
+    standing: Standing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +172,79 @@ def judge_branch(whole: Grid, branch: str, blocking: Collection[str]) -> Standin
     return replace(_judge(standing.lines, branch, troubles, jobs), passing=passing)
 
 
+async def read_standings(
+    tx: Transaction, settings: Settings, hidden: Hidden, *, repo: str = ""
+) -> list[StandingBranch]:
+    """Return how the visible branches of every upstream, or of one, stand: the default branch of each first."""
+    broken: dict[str, set[str]] = {}
+    for (full_name, name, _), count in (await column_changes.read_counts(tx, settings, hidden)).items():
+        if count:
+            broken.setdefault(full_name.casefold(), set()).add(name)
+    standings = []
+    for upstream in settings.upstream_repo:
+        if repo and upstream.casefold() != repo.casefold():
+            continue
+        with contextlib.suppress(Rejected):
+            default = await branch_reads.find_branch(tx, hidden, upstream, "")
+            others = sorted(broken.get(default.repository["full_name"].casefold(), set()) - {default.name})
+            for name in [*filter(None, [default.name]), *others[:BROKEN_MOST]]:
+                branch = await branch_reads.find_branch(tx, hidden, upstream, name)
+                standings.append(StandingBranch(branch, await read_standing(tx, settings, branch)))
+    return standings
+
+
+class Standings:
+    """How branches stand, cached until a job of their newest commits changes."""
+
+    def __init__(self) -> None:
+        self._known: LRUCache[tuple[int, str], tuple[object, int, Standing]] = LRUCache(MOST_KNOWN)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def read(self, tx: Transaction, settings: Settings, branch: Branch) -> Standing:
+        """Return how a branch stands."""
+        key = (branch.repository["repository_id"], branch.name)
+        mark = await rows.read_mark(tx, *key)
+        known: tuple[object, int, Standing] | None = self._known.get(key)
+        sees_all = settings.of(TrunkSettings).ci_checks == "off"  # a check of another App leaves no mark
+        if known and sees_all and known[0] == mark and 0 <= tx.now - known[1] < KNOWN_FOR:
+            return known[2]
+        standing = await read_standing(tx, settings, branch)
+        self._known[key] = (mark, tx.now, standing)
+        return standing
+
+
+async def read_conditions(context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
+    """Return the jobs that are broken on watched branches, and the reported ones that no longer are."""
+    allowlist = await allowlists.read_in_force(tx)
+    entries = allowlist.entries if allowlist else ()
+    labels = {(entry.device or entry.repo).casefold(): entry for entry in entries}
+    conditions: list[Condition] = []
+    async for branch in watched_branches(tx, context.settings, scope):
+        standing = await context.resource(STANDINGS).read(tx, context.settings, branch)
+        conditions += _broken(branch, standing, labels, scope)
+        conditions += _repaired(branch, standing, labels, scope)
+    return conditions
+
+
+async def watched_branches(
+    tx: Transaction, settings: Settings, scope: ConditionScope
+) -> AsyncIterator[Branch]:
+    """Yield the watched branches that may be shown."""
+    for repo in settings.upstream_repo:
+        repository = (
+            None
+            if scope.hidden.has(repo)
+            else await rows.repository(tx, await repositories.read_ids(tx, repo))
+        )
+        if repository is None or scope.hidden.has(repository["full_name"], repository["repository_id"]):
+            continue
+        names = frozenset(await repositories.read_names_of_same(tx, repository["full_name"]))
+        for name in await branches.watched_branch_names(tx, settings, repository):
+            yield Branch(repository=repository, names=names, name=name)
+
+
 def _judge(
     lines: Sequence[GridLine], branch: str, troubles: tuple[Trouble, ...], jobs: Sequence[Trouble]
 ) -> Standing:
@@ -216,97 +301,6 @@ def _backends(troubles: Sequence[Trouble]) -> set[str]:
 
 def _counted(number: int, noun: str) -> str:
     return f"{plural(number, noun)} {'is' if number == 1 else 'are'} broken"
-
-
-BROKEN_MOST = 10  # branches of an upstream beside the default one
-
-
-class StandingBranch(NamedTuple):
-    """A branch, and how it stands."""
-
-    branch: Branch
-    standing: Standing
-
-
-async def read_standings(
-    tx: Transaction, settings: Settings, hidden: Hidden, *, repo: str = ""
-) -> list[StandingBranch]:
-    """Return how the visible branches of every upstream, or of one, stand: the default branch of each first."""
-    broken: dict[str, set[str]] = {}
-    for (full_name, name, _), count in (await column_changes.read_counts(tx, settings, hidden)).items():
-        if count:
-            broken.setdefault(full_name.casefold(), set()).add(name)
-    standings = []
-    for upstream in settings.upstream_repo:
-        if repo and upstream.casefold() != repo.casefold():
-            continue
-        with contextlib.suppress(Rejected):
-            default = await branch_reads.find_branch(tx, hidden, upstream, "")
-            others = sorted(broken.get(default.repository["full_name"].casefold(), set()) - {default.name})
-            for name in [*filter(None, [default.name]), *others[:BROKEN_MOST]]:
-                branch = await branch_reads.find_branch(tx, hidden, upstream, name)
-                standings.append(StandingBranch(branch, await read_standing(tx, settings, branch)))
-    return standings
-
-
-BROKEN_EVENT = "trunk_broken"
-MOST_KNOWN = 200  # branches that are remembered
-KNOWN_FOR = 600_000  # milliseconds after which a branch is read again, though nothing seems to have changed
-
-
-class Standings:
-    """How branches stand, cached until a job of their newest commits changes."""
-
-    def __init__(self) -> None:
-        self._known: LRUCache[tuple[int, str], tuple[object, int, Standing]] = LRUCache(MOST_KNOWN)
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-    async def read(self, tx: Transaction, settings: Settings, branch: Branch) -> Standing:
-        """Return how a branch stands."""
-        key = (branch.repository["repository_id"], branch.name)
-        mark = await rows.read_mark(tx, *key)
-        known: tuple[object, int, Standing] | None = self._known.get(key)
-        sees_all = settings.of(TrunkSettings).ci_checks == "off"  # a check of another App leaves no mark
-        if known and sees_all and known[0] == mark and 0 <= tx.now - known[1] < KNOWN_FOR:
-            return known[2]
-        standing = await read_standing(tx, settings, branch)
-        self._known[key] = (mark, tx.now, standing)
-        return standing
-
-
-STANDINGS: Resource[Standings] = Resource("branch standings", lambda _context: Standings())
-
-
-async def read_conditions(context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
-    """Return the jobs that are broken on watched branches, and the reported ones that no longer are."""
-    allowlist = await allowlists.read_in_force(tx)
-    entries = allowlist.entries if allowlist else ()
-    labels = {(entry.device or entry.repo).casefold(): entry for entry in entries}
-    conditions: list[Condition] = []
-    async for branch in watched_branches(tx, context.settings, scope):
-        standing = await context.resource(STANDINGS).read(tx, context.settings, branch)
-        conditions += _broken(branch, standing, labels, scope)
-        conditions += _repaired(branch, standing, labels, scope)
-    return conditions
-
-
-async def watched_branches(
-    tx: Transaction, settings: Settings, scope: ConditionScope
-) -> AsyncIterator[Branch]:
-    """Yield the watched branches that may be shown."""
-    for repo in settings.upstream_repo:
-        repository = (
-            None
-            if scope.hidden.has(repo)
-            else await rows.repository(tx, await repositories.read_ids(tx, repo))
-        )
-        if repository is None or scope.hidden.has(repository["full_name"], repository["repository_id"]):
-            continue
-        names = frozenset(await repositories.read_names_of_same(tx, repository["full_name"]))
-        for name in await branches.watched_branch_names(tx, settings, repository):
-            yield Branch(repository=repository, names=names, name=name)
 
 
 def _broken(

@@ -57,6 +57,13 @@ DAYS_OF = (
     .where(COMMIT.sha.in_(sa.bindparam("shas", expanding=True)))
     .distinct()
 )
+HEADS = "refs/heads/"
+BRANCH, RULE = trunk_branch.c, branch_rule.c
+log = structlog.get_logger("bot.jobs.branches")
+
+RULES_EVERY = 3_600_000  # milliseconds
+RULES_PAGE, RULES_PAGES_MOST = 100, 5  # rules of one call
+CONTEXTS_MOST, CONTEXT_MOST = 500, 255
 
 
 async def note_runners(tx: Transaction, place: SumPlace) -> None:
@@ -78,10 +85,6 @@ async def request_sums_of_commits(
         rows = await tx.run(DAYS_OF, {"shas": sorted(shas)})
         sums.request(tx, BRANCHES, {SumPlace((row.repository_id, row.branch), row.at // DAY) for row in rows})
     sums.request(tx, RUNNERS, (SumPlace((repository,), day) for repository, day in runners))
-
-
-HEADS = "refs/heads/"
-BRANCH, RULE = trunk_branch.c, branch_rule.c
 
 
 def is_watched(settings: Settings, repository: RepositoryRow, branch: str) -> bool:
@@ -149,13 +152,6 @@ async def rule_of_branch(tx: Transaction, repository_id: int, branch: str) -> Br
 async def store_rule(tx: Transaction, row: BranchRuleRow) -> None:
     """Store what GitHub said about the checks that a branch requires, or just that it was asked."""
     await tx.upsert(branch_rule, [dict(row)], replaced=("contexts", "asked_at"))
-
-
-log = structlog.get_logger("bot.jobs.branches")
-
-RULES_EVERY = 3_600_000  # milliseconds
-RULES_PAGE, RULES_PAGES_MOST = 100, 5  # rules of one call
-CONTEXTS_MOST, CONTEXT_MOST = 500, 255
 
 
 async def ask_for_checks(context: Context, repo: str, repository_id: int, branch: str) -> None:

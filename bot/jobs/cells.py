@@ -60,6 +60,14 @@ _EVIDENCE = frozenset(("failure", "timed_out", "allowed"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Details:
+    """A cell with all its runs."""
+
+    cell: Cell
+    runs: tuple[Run, ...]  # the one that decides first, then failures, then the newest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
     """One run of a job on a commit: a first attempt, a retry, a repeat, of upstream or of a backend."""
 
@@ -175,14 +183,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     def infra(self) -> bool:
         """Whether it failed, with the infrastructure as the only known reason."""
         return self.kind == INFRA and self.broken
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Details:
-    """A cell with all its runs."""
-
-    cell: Cell
-    runs: tuple[Run, ...]  # the one that decides first, then failures, then the newest
 
 
 def character(status: str, conclusion: str) -> str:

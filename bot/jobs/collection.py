@@ -38,6 +38,16 @@ if TYPE_CHECKING:
     from bot.ingest.record_rows import WorkflowJobRow
 
 PATH_MOST = 120  # characters
+DOWNLOAD_TRIES = 6  # of a download, for the words only: the queue never gives up by itself
+LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
+SAME_ACCOUNT = ci_budget.c.account == sa.bindparam("of_account")
+LOCKED_BUDGET = RowStatement(select(BudgetRow, ci_budget).where(SAME_ACCOUNT).with_for_update())
+STORE_BUDGET = Statement(sa.update(ci_budget).where(SAME_ACCOUNT))
+HOUR, MINUTE = 3_600_000, 60_000  # milliseconds
+BUDGET_BURST = 6  # a bucket holds a sixth of an hour's budget
+BUDGET_PARTS = 100  # of an hour's budget: so much is taken at once
+SELDOM = 10_000  # milliseconds between two counts of bytes
+LEAST_WAIT = 60.0  # seconds: thousands of tasks may wait, and each look costs two transactions
 
 
 class FetchState(StrEnum):
@@ -68,7 +78,16 @@ STATE_WORDS = {  # where no reason is stored
     FetchState.FORBIDDEN: "the App may not read Actions here",
     FetchState.SKIPPED: "not wanted by the settings",
 }
-DOWNLOAD_TRIES = 6  # of a download, for the words only: the queue never gives up by itself
+
+
+@dataclass(kw_only=True)
+class _Held:
+    """What this process holds of an account's budget."""
+
+    calls: int = 0  # taken from the bucket, not made yet
+    bytes: int = 0  # downloaded, not counted yet
+    counted_at: int = 0  # epoch milliseconds
+    taking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 def state_in_words(state: str, stored: str | None, *, tries: int = 0) -> str:
@@ -98,9 +117,6 @@ def not_started(conclusion: str, path: str | None) -> str:
     outcome = escaping.one_line(conclusion.replace("_", " "))
     of_file = f" of {shown}" if shown else ""
     return f"{outcome}: no job{of_file} was started; only the run's page on GitHub says why"
-
-
-LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 
 
 async def admin_section(_tx: Transaction, settings: Settings) -> AdminSection:
@@ -150,17 +166,6 @@ def never_started(job: WorkflowJobRow) -> bool:
     return job["conclusion"] == "skipped" or not (job["runner_name"] or job["steps"])
 
 
-async def _is_backend(tx: Transaction, repo: str) -> bool:
-    listed = await allowlists.read_in_force(tx)
-    entry = listed.find(repo) if listed else None
-    return entry is not None and entry.level >= LEAST_LEVEL
-
-
-SAME_ACCOUNT = ci_budget.c.account == sa.bindparam("of_account")
-LOCKED_BUDGET = RowStatement(select(BudgetRow, ci_budget).where(SAME_ACCOUNT).with_for_update())
-STORE_BUDGET = Statement(sa.update(ci_budget).where(SAME_ACCOUNT))
-
-
 async def all_budgets(tx: Transaction) -> list[BudgetRow]:
     """Return the budgets of all accounts."""
     return await tx.fetch(select(BudgetRow, ci_budget))
@@ -180,13 +185,6 @@ async def store_budget(tx: Transaction, row: BudgetRow) -> None:
     """Store an account's budget."""
     values = {name: row[name] for name in ("calls", "bytes", "at", "minutes")}
     await tx.run(STORE_BUDGET, values | {"of_account": row["account"]})
-
-
-HOUR, MINUTE = 3_600_000, 60_000  # milliseconds
-BUDGET_BURST = 6  # a bucket holds a sixth of an hour's budget
-BUDGET_PARTS = 100  # of an hour's budget: so much is taken at once
-SELDOM = 10_000  # milliseconds between two counts of bytes
-LEAST_WAIT = 60.0  # seconds: thousands of tasks may wait, and each look costs two transactions
 
 
 class Bucket:
@@ -231,16 +229,6 @@ class Bucket:
 def capacity(limits: CollectSettings) -> tuple[float, float]:
     """Return how many calls and bytes a bucket holds."""
     return max(limits.ci_calls_per_hour / BUDGET_BURST, 1), limits.ci_bytes_per_hour / BUDGET_BURST
-
-
-@dataclass(kw_only=True)
-class _Held:
-    """What this process holds of an account's budget."""
-
-    calls: int = 0  # taken from the bucket, not made yet
-    bytes: int = 0  # downloaded, not counted yet
-    counted_at: int = 0  # epoch milliseconds
-    taking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Budgets:
@@ -325,6 +313,12 @@ async def last_hour(tx: Transaction) -> dict[str, tuple[int, int]]:
         )
         for row in rows
     }
+
+
+async def _is_backend(tx: Transaction, repo: str) -> bool:
+    listed = await allowlists.read_in_force(tx)
+    entry = listed.find(repo) if listed else None
+    return entry is not None and entry.level >= LEAST_LEVEL
 
 
 def _account(repo: str) -> str:

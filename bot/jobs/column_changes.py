@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from bot.web.access import Hidden
 
 CHANGING = ("state_before", "last_good", "signature", "at")
+BROKEN = ci_broken.c
+CountLabels = tuple[str, str, str]  # repository, branch, group
+CHANGES_TASK = "trunk_changes"
+EVENT_LINES = 100  # newest commits in which changes are looked for
 
 
 async def store_events(tx: Transaction, made: Sequence[EventRow]) -> None:
@@ -46,10 +50,6 @@ async def store_events(tx: Transaction, made: Sequence[EventRow]) -> None:
     if new:
         await tx.upsert(trunk_event, [dict(row) for row in new], replaced=CHANGING)
         tx.note_changed("trunk_event", new)
-
-
-BROKEN = ci_broken.c
-CountLabels = tuple[str, str, str]  # repository, branch, group
 
 
 async def store_counts(tx: Transaction, branch: Branch, counts: Mapping[str, int]) -> None:
@@ -88,10 +88,6 @@ async def read_counts(tx: Transaction, settings: Settings, hidden: Hidden) -> di
             if row.branch in shown
         }
     return counts
-
-
-CHANGES_TASK = "trunk_changes"
-EVENT_LINES = 100  # newest commits in which changes are looked for
 
 
 async def request_changes(tx: Transaction, place: SumPlace) -> None:

@@ -32,6 +32,13 @@ _SUCCESS, _ALLOWED, _SKIPPED, _CANCELLED = map(
 )
 _FAILED = frozenset(CONCLUSIONS.index(word) for word in ("failure", "timed_out"))
 _JUDGED_BY_RUN = _FAILED | {0}
+ByColumn = dict[int, Cell]
+_SUCCESS_CODE = CONCLUSIONS.index("success")
+_WORDS = [[cells.character(state, conclusion) for conclusion in ("", *CONCLUSIONS[1:])] for state in STATES]
+_DECODER = msgspec.msgpack.Decoder(ByColumn)
+_OUTLINE_DECODER = msgspec.msgpack.Decoder(tuple[int, int, bytes, bytes])
+STORED = ci_commit.c
+COMMITS_AT_ONCE = 10  # commits: their runs are looked at without a pause
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +57,13 @@ class PlacedJob(NamedTuple):
     column: int
     row: CellRow
     twin: int
+
+
+class Outline(NamedTuple):
+    """What is known of a commit's cells without reading them: a bit for each column."""
+
+    good: int  # that passed, or failed as is allowed
+    present: int  # that have a cell
 
 
 def describe_runs(runs: Iterable[RunRow]) -> RunFacts:
@@ -94,6 +108,117 @@ def place_jobs(rows: Sequence[CellRow], about: RunFacts, *, shards: bool) -> Ite
         twins = _number_twins(jobs, about.workflows)
         for row in jobs:
             yield PlacedJob(column, row, twins.get(row["job_id"], 0))
+
+
+def is_copy(row: CellRow, before: CellRow) -> bool:
+    """Whether a job is a copy of an earlier one: GitHub lists what had passed again, with its times."""
+    return row["completed_at"] is not None and all(
+        row[name] == before[name] for name in ("started_at", "completed_at", "conclusion")
+    )
+
+
+def make_cells(
+    rows: Sequence[CellRow],
+    about: RunFacts,
+    joined: Mapping[int, int] | None = None,
+    *,
+    shards: bool = False,
+) -> dict[str, ByColumn]:
+    """Return the cells of some commits, by SHA and column.
+
+    `joined` maps a column to the one that stands for it, where an alias joins them; with `shards` every shard has a
+    column.
+    """
+    placed_jobs: defaultdict[str, defaultdict[int, list[PlacedJob]]] = defaultdict(lambda: defaultdict(list))
+    for placed in place_jobs(rows, about, shards=shards):
+        column = placed.column
+        placed_jobs[placed.row["head_sha"]][joined.get(column, column) if joined else column].append(placed)
+    return {
+        sha: {column: _decoded_cell(of_column) for column, of_column in sorted(by_column.items())}
+        for sha, by_column in placed_jobs.items()
+    }
+
+
+def make_run(placed: PlacedJob, of_workflow: RunRow | None = None) -> Run:
+    """Return a run of a cell from a stored job; its workflow's run says what started it."""
+    row = placed.row
+    return Run(
+        id=row["other_id"] or str(row["job_id"]),
+        status=STATES[row["state"]],
+        conclusion=CONCLUSIONS[row["conclusion"]],
+        attempt=row["attempt"],
+        event=(of_workflow["event"] if of_workflow else None) or "",
+        actor=(of_workflow["triggering_actor_login"] if of_workflow else None) or "",
+        shard=row["shard"],
+        shards=row["shards"],
+        twin=placed.twin,
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+        failure=_failure(row),
+        url=row["url"],
+        run_id=0 if row["other_id"] else row["run_id"],
+    )
+
+
+def to_bytes(by_column: ByColumn) -> bytes:
+    """Encode a commit's cells."""
+    return msgspec.msgpack.encode(by_column)
+
+
+def from_bytes(stored: bytes) -> ByColumn:
+    """Decode a commit's cells."""
+    return _DECODER.decode(stored)
+
+
+def outline(by_column: ByColumn) -> Outline:
+    """Return the outline of a commit's cells."""
+    good = sum(1 << column for column, cell in by_column.items() if cell.good)
+    return Outline(good=good, present=sum(1 << column for column in by_column))
+
+
+def outline_to_bytes(by_column: ByColumn, mark: int) -> bytes:
+    """Encode the outline of a commit's cells, with the mark of the commit that it is valid for."""
+    good, present = outline(by_column)
+    first = max(0, (present & -present).bit_length() - 1)
+    length = (max(0, present.bit_length() - first) + 7) // 8
+    bits = [(each >> first).to_bytes(length, "little") for each in (good, present)]
+    return msgspec.msgpack.encode((mark, first, *bits))
+
+
+def outline_from_bytes(stored: bytes, mark: int) -> Outline | None:
+    """Decode an outline; None where a job has changed since."""
+    held_for, first, *bits = _OUTLINE_DECODER.decode(stored)
+    if held_for != mark:
+        return None
+    good, present = (int.from_bytes(each, "little") << first for each in bits)
+    return Outline(good=good, present=present)
+
+
+def columns_of(bits: int) -> Iterator[int]:
+    """Yield the columns that are set in the bits of an outline."""
+    while bits:
+        least = bits & -bits
+        yield least.bit_length() - 1
+        bits ^= least
+
+
+async def forget_cells(tx: Transaction, commits: Iterable[tuple[int, str]]) -> None:
+    """Remove the stored cells of some commits (repository and SHA), and give each a new random mark."""
+    stale = [
+        {"repository_id": repository, "head_sha": sha, "mark": secrets.randbits(62), "cells": None}
+        for repository, sha in sorted(set(commits))
+    ]
+    if stale:
+        await tx.upsert(ci_commit, stale, replaced=("mark", "cells"))
+
+
+async def store_missing_cells(store: Store, repository_id: int, shas: Sequence[str]) -> None:
+    """Store the cells of the commits that lack them, unless something changes meanwhile."""
+    async with store.read() as tx:
+        known = await rows.stored_cells(tx, repository_id, shas)
+    lacking = sorted(sha for sha, row in known.items() if row.cells is None)
+    for start in range(0, len(lacking), COMMITS_AT_ONCE):
+        await _make_stored_cells(store, repository_id, lacking[start : start + COMMITS_AT_ONCE])
 
 
 def _with_run(row: CellRow, about: RunFacts) -> CellRow:
@@ -175,72 +300,6 @@ def _number_attempt(rows: Sequence[CellRow], newest: Mapping[int, CellRow], most
     return numbered | dict(zip(free, others, strict=False))
 
 
-def is_copy(row: CellRow, before: CellRow) -> bool:
-    """Whether a job is a copy of an earlier one: GitHub lists what had passed again, with its times."""
-    return row["completed_at"] is not None and all(
-        row[name] == before[name] for name in ("started_at", "completed_at", "conclusion")
-    )
-
-
-ByColumn = dict[int, Cell]
-
-
-class Outline(NamedTuple):
-    """What is known of a commit's cells without reading them: a bit for each column."""
-
-    good: int  # that passed, or failed as is allowed
-    present: int  # that have a cell
-
-
-_SUCCESS_CODE = CONCLUSIONS.index("success")
-_WORDS = [[cells.character(state, conclusion) for conclusion in ("", *CONCLUSIONS[1:])] for state in STATES]
-_DECODER = msgspec.msgpack.Decoder(ByColumn)
-_OUTLINE_DECODER = msgspec.msgpack.Decoder(tuple[int, int, bytes, bytes])
-
-
-def make_cells(
-    rows: Sequence[CellRow],
-    about: RunFacts,
-    joined: Mapping[int, int] | None = None,
-    *,
-    shards: bool = False,
-) -> dict[str, ByColumn]:
-    """Return the cells of some commits, by SHA and column.
-
-    `joined` maps a column to the one that stands for it, where an alias joins them; with `shards` every shard has a
-    column.
-    """
-    placed_jobs: defaultdict[str, defaultdict[int, list[PlacedJob]]] = defaultdict(lambda: defaultdict(list))
-    for placed in place_jobs(rows, about, shards=shards):
-        column = placed.column
-        placed_jobs[placed.row["head_sha"]][joined.get(column, column) if joined else column].append(placed)
-    return {
-        sha: {column: _decoded_cell(of_column) for column, of_column in sorted(by_column.items())}
-        for sha, by_column in placed_jobs.items()
-    }
-
-
-def make_run(placed: PlacedJob, of_workflow: RunRow | None = None) -> Run:
-    """Return a run of a cell from a stored job; its workflow's run says what started it."""
-    row = placed.row
-    return Run(
-        id=row["other_id"] or str(row["job_id"]),
-        status=STATES[row["state"]],
-        conclusion=CONCLUSIONS[row["conclusion"]],
-        attempt=row["attempt"],
-        event=(of_workflow["event"] if of_workflow else None) or "",
-        actor=(of_workflow["triggering_actor_login"] if of_workflow else None) or "",
-        shard=row["shard"],
-        shards=row["shards"],
-        twin=placed.twin,
-        started_at=row["started_at"],
-        completed_at=row["completed_at"],
-        failure=_failure(row),
-        url=row["url"],
-        run_id=0 if row["other_id"] else row["run_id"],
-    )
-
-
 def _failure(row: CellRow) -> Failure | None:
     """Return why a run failed, None where nothing is known, as of nearly all."""
     if row["failure_kind"] is None and row["line"] is None and row["tests_failed"] is None:
@@ -252,48 +311,6 @@ def _failure(row: CellRow) -> Failure | None:
         "failed_tests": row["failed_tests"],
         "failure_kind": row["failure_kind"],
     }
-
-
-def to_bytes(by_column: ByColumn) -> bytes:
-    """Encode a commit's cells."""
-    return msgspec.msgpack.encode(by_column)
-
-
-def from_bytes(stored: bytes) -> ByColumn:
-    """Decode a commit's cells."""
-    return _DECODER.decode(stored)
-
-
-def outline(by_column: ByColumn) -> Outline:
-    """Return the outline of a commit's cells."""
-    good = sum(1 << column for column, cell in by_column.items() if cell.good)
-    return Outline(good=good, present=sum(1 << column for column in by_column))
-
-
-def outline_to_bytes(by_column: ByColumn, mark: int) -> bytes:
-    """Encode the outline of a commit's cells, with the mark of the commit that it is valid for."""
-    good, present = outline(by_column)
-    first = max(0, (present & -present).bit_length() - 1)
-    length = (max(0, present.bit_length() - first) + 7) // 8
-    bits = [(each >> first).to_bytes(length, "little") for each in (good, present)]
-    return msgspec.msgpack.encode((mark, first, *bits))
-
-
-def outline_from_bytes(stored: bytes, mark: int) -> Outline | None:
-    """Decode an outline; None where a job has changed since."""
-    held_for, first, *bits = _OUTLINE_DECODER.decode(stored)
-    if held_for != mark:
-        return None
-    good, present = (int.from_bytes(each, "little") << first for each in bits)
-    return Outline(good=good, present=present)
-
-
-def columns_of(bits: int) -> Iterator[int]:
-    """Yield the columns that are set in the bits of an outline."""
-    while bits:
-        least = bits & -bits
-        yield least.bit_length() - 1
-        bits ^= least
 
 
 def _decoded_cell(runs: Sequence[PlacedJob]) -> Cell:
@@ -310,29 +327,6 @@ def _decoded_cell(runs: Sequence[PlacedJob]) -> Cell:
         failure=_failure(newest),
         kind=newest["failure_kind"],
     )
-
-
-STORED = ci_commit.c
-COMMITS_AT_ONCE = 10  # commits: their runs are looked at without a pause
-
-
-async def forget_cells(tx: Transaction, commits: Iterable[tuple[int, str]]) -> None:
-    """Remove the stored cells of some commits (repository and SHA), and give each a new random mark."""
-    stale = [
-        {"repository_id": repository, "head_sha": sha, "mark": secrets.randbits(62), "cells": None}
-        for repository, sha in sorted(set(commits))
-    ]
-    if stale:
-        await tx.upsert(ci_commit, stale, replaced=("mark", "cells"))
-
-
-async def store_missing_cells(store: Store, repository_id: int, shas: Sequence[str]) -> None:
-    """Store the cells of the commits that lack them, unless something changes meanwhile."""
-    async with store.read() as tx:
-        known = await rows.stored_cells(tx, repository_id, shas)
-    lacking = sorted(sha for sha, row in known.items() if row.cells is None)
-    for start in range(0, len(lacking), COMMITS_AT_ONCE):
-        await _make_stored_cells(store, repository_id, lacking[start : start + COMMITS_AT_ONCE])
 
 
 async def _make_stored_cells(store: Store, repository_id: int, shas: Sequence[str]) -> None:

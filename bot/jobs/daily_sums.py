@@ -63,10 +63,41 @@ FAILED = frozenset(
     CONCLUSIONS.index(word) for word in ("failure", "timed_out", "startup_failure", "action_required")
 )
 UNREAD = "unread"  # in place of the kind of a failure whose log was not read
+CELL, COLUMN, COMMIT = ci_cell.c, ci_column.c, branch_commit.c
+OF_DAY, LINE, RUNNER, EVENT = ci_day.c, ci_line.c, ci_runner_day.c, trunk_event.c
+JOB = records["workflow_job"].c
+SLICE = 1_000  # rows
+_STARTED = Statement(
+    sa.select(JOB.id, JOB.runner_name, JOB.steps)
+    .join(ci_cell, sa.and_(CELL.repository_id == JOB.repository_id, CELL.job_id == JOB.id))
+    .where(
+        CELL.repository_id == sa.bindparam("repository"),
+        CELL.queued_at >= sa.bindparam("since"),
+        CELL.state == STATES.index("in_progress"),
+        JOB.runner_name.contains("-runner-"),
+    )
+    .limit(sa.bindparam("most"))
+)
+_SIGNALS = Statement(
+    sa.select(LINE.sha, LINE.signal_seconds).where(
+        LINE.repository_id == sa.bindparam("repository"),
+        LINE.branch == sa.bindparam("branch"),
+        LINE.day.in_(sa.bindparam("days", expanding=True)),
+    )
+)
+COMMITS_MOST = 1_000  # of a day
 
 
 class RunTimes(CommitKey, JobAttempt, JobState, JobTimes, JobRunner, FailureKind, JobHold):
     """One run of one job."""
+
+
+class ColumnDay(Day, ColumnCells):
+    """What a column showed on the commits of a day, oldest first."""
+
+
+class WaitingRow(JobColumn, JobState, JobTimes, JobRunner):
+    """A job that has not ended."""
 
 
 def run_seconds(run: RunTimes) -> int:
@@ -120,84 +151,6 @@ def count_runner_days(times: Iterable[RunTimes], runners: NamedPatterns) -> dict
     return {label: _runner_counts(runs) for label, runs in sorted(by_label.items())}
 
 
-def _runner_counts(runs: Sequence[RunTimes]) -> RunnerCounts:
-    first = [run for run in runs if run["attempt"] == 1]
-    waits = [wait for run in first if (wait := queue_seconds(run)) is not None]
-    took = [run_seconds(run) for run in runs if run["completed_at"] is not None]
-    return {
-        "jobs": len(runs),
-        "queue": histogram.to_bytes(histogram.pack(waits)),
-        "duration": histogram.to_bytes(histogram.pack(took)),
-    }
-
-
-def _character(cell: Cell | None) -> str:
-    if cell is None:
-        return NOTHING
-    return cell.character.lower() if cell.infra else cell.character
-
-
-def _line_sums(grid: Grid, line: GridLine, runs: Sequence[RunTimes], runners: NamedPatterns) -> LineSums:
-    began = min((run["queued_at"] for run in runs if run["queued_at"] is not None), default=None)
-    failed = [
-        cell.first_ended_at
-        for place, cell in line.cells.items()
-        if cell.broken and grid.columns[place].blocking and cell.first_ended_at is not None
-    ]
-    seconds: defaultdict[str, int] = defaultdict(int)
-    for run in runs:
-        seconds[job_names.counted_label(run["runner_label"], runners)] += run_seconds(run)
-    failures = Counter(run["failure_kind"] or UNREAD for run in runs if run["conclusion"] in FAILED)
-    return {
-        "sha": line.commit["sha"],
-        "verdict": line.verdict,
-        "red_seconds": _since(began, min(failed, default=None)),
-        "signal_seconds": _since(began, line.signal_at),
-        "jobs": len(runs),
-        "reruns": sum(run["attempt"] > 1 for run in runs),
-        "flaky": sum(cell.character == "F" for cell in line.cells.values()),
-        "cancelled_seconds": sum(run_seconds(run) for run in runs if run["conclusion"] == CANCELLED),
-        "seconds": dict(sorted(seconds.items())),
-        "failures": dict(sorted(failures.items())),
-    }
-
-
-def _since(began: int | None, ended: int | None) -> int | None:
-    return None if began is None or ended is None else max(0, ended - began) // 1000
-
-
-CELL, COLUMN, COMMIT = ci_cell.c, ci_column.c, branch_commit.c
-OF_DAY, LINE, RUNNER, EVENT = ci_day.c, ci_line.c, ci_runner_day.c, trunk_event.c
-JOB = records["workflow_job"].c
-SLICE = 1_000  # rows
-_STARTED = Statement(
-    sa.select(JOB.id, JOB.runner_name, JOB.steps)
-    .join(ci_cell, sa.and_(CELL.repository_id == JOB.repository_id, CELL.job_id == JOB.id))
-    .where(
-        CELL.repository_id == sa.bindparam("repository"),
-        CELL.queued_at >= sa.bindparam("since"),
-        CELL.state == STATES.index("in_progress"),
-        JOB.runner_name.contains("-runner-"),
-    )
-    .limit(sa.bindparam("most"))
-)
-_SIGNALS = Statement(
-    sa.select(LINE.sha, LINE.signal_seconds).where(
-        LINE.repository_id == sa.bindparam("repository"),
-        LINE.branch == sa.bindparam("branch"),
-        LINE.day.in_(sa.bindparam("days", expanding=True)),
-    )
-)
-
-
-class ColumnDay(Day, ColumnCells):
-    """What a column showed on the commits of a day, oldest first."""
-
-
-class WaitingRow(JobColumn, JobState, JobTimes, JobRunner):
-    """A job that has not ended."""
-
-
 async def times_of_commits(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunTimes]:
     """Return the times of every run on some commits; a commit status does not count as a run."""
     is_status = sa.exists().where(COLUMN.id == CELL.column_id, COLUMN.source == STATUS)
@@ -208,14 +161,6 @@ async def times_of_day(tx: Transaction, repository_id: int, day: int) -> list[Ru
     """Return the times of every run created on a day."""
     created = CELL.queued_at.between(day * DAY, (day + 1) * DAY - 1)
     return await _times(tx, CELL.repository_id == repository_id, created)
-
-
-async def _times(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[RunTimes]:
-    """Read the times of runs in slices: a day may have many thousands, and other work goes on between slices."""
-    times: list[RunTimes] = []
-    async for part in tx.slices(select(RunTimes, ci_cell).where(*conditions, ORIGINAL), size=SLICE):
-        times += as_rows(RunTimes, part)
-    return times
 
 
 async def seconds_by_column(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, int]:
@@ -311,9 +256,6 @@ async def read_events(tx: Transaction, repository_id: int, branch: str, limit: i
     return await tx.fetch(query.order_by(*order).limit(limit))
 
 
-COMMITS_MOST = 1_000  # of a day
-
-
 async def count_branch(context: Context, place: SumPlace) -> CountedSum | None:
     """Count a day of a watched branch, in a thread, so that nothing else waits."""
     (identifier, name), settings = place.group, context.settings
@@ -342,6 +284,60 @@ async def count_runners(context: Context, place: SumPlace) -> CountedSum | None:
             return None
         times = await times_of_day(tx, identifier, place.day)
     return await asyncio.to_thread(_read_runner_rows, times, settings.of(TrunkSettings))
+
+
+def _runner_counts(runs: Sequence[RunTimes]) -> RunnerCounts:
+    first = [run for run in runs if run["attempt"] == 1]
+    waits = [wait for run in first if (wait := queue_seconds(run)) is not None]
+    took = [run_seconds(run) for run in runs if run["completed_at"] is not None]
+    return {
+        "jobs": len(runs),
+        "queue": histogram.to_bytes(histogram.pack(waits)),
+        "duration": histogram.to_bytes(histogram.pack(took)),
+    }
+
+
+def _character(cell: Cell | None) -> str:
+    if cell is None:
+        return NOTHING
+    return cell.character.lower() if cell.infra else cell.character
+
+
+def _line_sums(grid: Grid, line: GridLine, runs: Sequence[RunTimes], runners: NamedPatterns) -> LineSums:
+    began = min((run["queued_at"] for run in runs if run["queued_at"] is not None), default=None)
+    failed = [
+        cell.first_ended_at
+        for place, cell in line.cells.items()
+        if cell.broken and grid.columns[place].blocking and cell.first_ended_at is not None
+    ]
+    seconds: defaultdict[str, int] = defaultdict(int)
+    for run in runs:
+        seconds[job_names.counted_label(run["runner_label"], runners)] += run_seconds(run)
+    failures = Counter(run["failure_kind"] or UNREAD for run in runs if run["conclusion"] in FAILED)
+    return {
+        "sha": line.commit["sha"],
+        "verdict": line.verdict,
+        "red_seconds": _since(began, min(failed, default=None)),
+        "signal_seconds": _since(began, line.signal_at),
+        "jobs": len(runs),
+        "reruns": sum(run["attempt"] > 1 for run in runs),
+        "flaky": sum(cell.character == "F" for cell in line.cells.values()),
+        "cancelled_seconds": sum(run_seconds(run) for run in runs if run["conclusion"] == CANCELLED),
+        "seconds": dict(sorted(seconds.items())),
+        "failures": dict(sorted(failures.items())),
+    }
+
+
+def _since(began: int | None, ended: int | None) -> int | None:
+    return None if began is None or ended is None else max(0, ended - began) // 1000
+
+
+async def _times(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[RunTimes]:
+    """Read the times of runs in slices: a day may have many thousands, and other work goes on between slices."""
+    times: list[RunTimes] = []
+    async for part in tx.slices(select(RunTimes, ci_cell).where(*conditions, ORIGINAL), size=SLICE):
+        times += as_rows(RunTimes, part)
+    return times
 
 
 def _read_branch_rows(

@@ -46,6 +46,11 @@ VERSION = "1"
 BY_DAY = "day"  # the type of our histograms: upstream has one for each half hour
 FEW = "LowCardinality(String)"
 WHOLE, SECONDS = "Int64", "Nullable(Float64)"
+DAYS_AT_ONCE = 50
+SHAPES = {
+    "upstream": Shape(make="bot.jobs.exports:copy_row", most=500),
+    "clickhouse.ootbot": COPIED,
+}
 
 
 def copy_lines(export: Export, row: ExportedRow) -> list[StoredObject]:
@@ -135,6 +140,60 @@ def copy_upstream_queue(_export: Export) -> TableCopy:
     )
 
 
+async def read_days(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
+    """Return the rows of days as `rows`, in the order of the table's key."""
+    days: defaultdict[RowKey, list[dict[str, Any]]] = defaultdict(list)
+    columns = list(export.key_columns)
+    for start in range(0, len(keys), DAYS_AT_ONCE):
+        query = sa.select(export.table).where(tx.among(columns, keys[start : start + DAYS_AT_ONCE]))
+        for row in await tx.rows(query.order_by(*export.table.primary_key.columns)):
+            days[export.key_of(row)].append(row)
+    names = [column.name for column in columns]
+    return {key: {**dict(zip(names, key, strict=True)), "rows": rows} for key, rows in days.items()}
+
+
+def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
+    """Return a row as an object below its repository, named by a digest of its key."""
+    digest = hashlib.sha256(encode_key(export.key_of(row)).encode()).hexdigest()[:32]
+    key = "/".join((export.name, repo_key(row["repo"]), object_key(digest)))
+    return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
+
+
+def _of_day(make: str) -> Shape:
+    return Shape(make=f"bot.jobs.exports:{make}", read="bot.jobs.exports:read_days", most=50)
+
+
+EXPORTS = (
+    Export(
+        name="columns",
+        group="trunk",
+        table=ci_column,
+        day=sa.cast(ci_column.c.seen, sa.BigInteger) * DAY,
+        shapes=SHAPES,
+    ),
+    Export(name="trunk_events", group="trunk", table=trunk_event, day="at", shapes=SHAPES),
+    Export(
+        name="lines",
+        group="trunk",
+        table=ci_line,
+        key=("repository_id", "branch", "day"),
+        day=sa.cast(ci_line.c.day, sa.BigInteger) * DAY,
+        shapes={"upstream": _of_day("copy_lines"), "clickhouse.ootbot": _of_day("copy_line_rows")},
+    ),
+    Export(
+        name="queue_times",
+        table=ci_runner_day,
+        key=("repository_id", "day"),
+        day=sa.cast(ci_runner_day.c.day, sa.BigInteger) * DAY,
+        shapes={
+            "upstream": _of_day("copy_queue_times"),
+            "clickhouse.ootbot": _of_day("copy_queue_rows"),
+            "clickhouse.upstream": _of_day("copy_upstream_queue"),
+        },
+    ),
+)
+
+
 def _waits(row: ExportedRow) -> Iterator[dict[str, Any]]:
     """Yield the runner labels of a day with numbers from their histograms."""
     for runner_day in cast("list[RunnerDayRow]", row["rows"]):
@@ -166,64 +225,3 @@ def _rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
 
 def _date(row: ExportedRow) -> str:
     return f"{datetime.fromtimestamp(row['day'] * DAY / 1000, UTC):%Y-%m-%d}"
-
-
-DAYS_AT_ONCE = 50
-
-
-async def read_days(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
-    """Return the rows of days as `rows`, in the order of the table's key."""
-    days: defaultdict[RowKey, list[dict[str, Any]]] = defaultdict(list)
-    columns = list(export.key_columns)
-    for start in range(0, len(keys), DAYS_AT_ONCE):
-        query = sa.select(export.table).where(tx.among(columns, keys[start : start + DAYS_AT_ONCE]))
-        for row in await tx.rows(query.order_by(*export.table.primary_key.columns)):
-            days[export.key_of(row)].append(row)
-    names = [column.name for column in columns]
-    return {key: {**dict(zip(names, key, strict=True)), "rows": rows} for key, rows in days.items()}
-
-
-def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return a row as an object below its repository, named by a digest of its key."""
-    digest = hashlib.sha256(encode_key(export.key_of(row)).encode()).hexdigest()[:32]
-    key = "/".join((export.name, repo_key(row["repo"]), object_key(digest)))
-    return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
-
-
-def _of_day(make: str) -> Shape:
-    return Shape(make=f"bot.jobs.exports:{make}", read="bot.jobs.exports:read_days", most=50)
-
-
-SHAPES = {
-    "upstream": Shape(make="bot.jobs.exports:copy_row", most=500),
-    "clickhouse.ootbot": COPIED,
-}
-EXPORTS = (
-    Export(
-        name="columns",
-        group="trunk",
-        table=ci_column,
-        day=sa.cast(ci_column.c.seen, sa.BigInteger) * DAY,
-        shapes=SHAPES,
-    ),
-    Export(name="trunk_events", group="trunk", table=trunk_event, day="at", shapes=SHAPES),
-    Export(
-        name="lines",
-        group="trunk",
-        table=ci_line,
-        key=("repository_id", "branch", "day"),
-        day=sa.cast(ci_line.c.day, sa.BigInteger) * DAY,
-        shapes={"upstream": _of_day("copy_lines"), "clickhouse.ootbot": _of_day("copy_line_rows")},
-    ),
-    Export(
-        name="queue_times",
-        table=ci_runner_day,
-        key=("repository_id", "day"),
-        day=sa.cast(ci_runner_day.c.day, sa.BigInteger) * DAY,
-        shapes={
-            "upstream": _of_day("copy_queue_times"),
-            "clickhouse.ootbot": _of_day("copy_queue_rows"),
-            "clickhouse.upstream": _of_day("copy_upstream_queue"),
-        },
-    ),
-)

@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.ops.doctor import Target
 
-
-def periodic(_settings: Settings) -> dict[str, float]:
-    """Return the seconds between runs, by task kind."""
-    return {"branch": 600.0}
-
-
 FEATURE = Feature(
     name="trunk",
     tables="bot.jobs.tables",
@@ -37,6 +31,11 @@ FEATURE = Feature(
     doctor="bot.jobs.feature:check_groups",
     settings="bot.jobs.settings:TrunkSettings",
 )
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return the seconds between runs, by task kind."""
+    return {"branch": 600.0}
 
 
 async def check_groups(target: Target) -> list[Finding]:

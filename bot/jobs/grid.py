@@ -21,54 +21,16 @@ if TYPE_CHECKING:
     from bot.jobs.settings import GroupPatterns, TrunkSettings
     from bot.jobs.tables import CellRow, ColumnRow, CommitRow
 
-
-def order_commits(commits: Sequence[CommitRow]) -> list[CommitRow]:
-    """Return commits newest first: each before its parent, else by their times and names.
-
-    The parent is the head before the push. Where it is unknown, times decide, though authors choose these.
-    """
-    known = {row["sha"]: row for row in commits}
-    children: defaultdict[str, list[CommitRow]] = defaultdict(list)
-    for row in commits:
-        if row["parent"] in known and row["parent"] != row["sha"]:
-            children[row["parent"]].append(row)
-    ordered: list[CommitRow] = []
-    seen: set[str] = set()
-    for start in sorted(commits, key=_newest_first, reverse=True):
-        _add_before(start, children, ordered, seen)
-    return ordered
-
-
-def gone_commits(commits: Sequence[CommitRow]) -> frozenset[str]:
-    """Return the commits that left the branch: missing in GitHub's list, or replaced by a forced push."""
-    replaced = {row["replaces"] for row in commits if row["replaces"]}
-    parents = {row["parent"] for row in commits if row["parent"]}
-    return frozenset(
-        row["sha"] for row in commits if row["gone"] or (row["sha"] in replaced and row["sha"] not in parents)
-    )
-
-
-def _add_before(
-    start: CommitRow, children: dict[str, list[CommitRow]], ordered: list[CommitRow], seen: set[str]
-) -> None:
-    """Add a commit after everything that was pushed onto it; a circle, which only forged data has, is broken."""
-    stack = [(start, False)]
-    while stack:
-        row, ready = stack.pop()
-        if ready:
-            ordered.append(row)
-        elif row["sha"] not in seen:
-            seen.add(row["sha"])
-            stack.append((row, True))
-            stack += [(child, False) for child in sorted(children.get(row["sha"], ()), key=_newest_first)]
-
-
-def _newest_first(row: CommitRow) -> tuple[int, str]:
-    return (row["at"], row["sha"])
-
-
 Source = Literal["actions", "elsewhere", "oot", "check", "status"]
 DID_NOT_START = "(did not start)"
+FILTER_MOST = 200  # characters of a filter by name
+OWN = frozenset(("actions", "elsewhere"))  # sources of jobs of upstream, on GitHub or another CI
+Verdict = Literal["green", "red", "running", "none"]
+OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE = "other", "Reruns", "Backends", "Checks", "Unstable"
+# arguments of jobs that run tests once more
+RERUN_FLAGS = frozenset(("mem_leak_check", "rerun_disabled_tests"))
+_SOURCES: Mapping[str, Source] = {grid_columns.ACTIONS: "actions", grid_columns.STATUS: "status"}
+_GROUPS: Mapping[Source, str] = {"oot": BACKENDS, "check": CHECKS, "status": CHECKS}
 
 
 class OtherCell(NamedTuple):
@@ -82,99 +44,6 @@ class OtherCell(NamedTuple):
 
 
 PlacedRun = tuple[OtherCell, Run]
-
-
-def find_runs(facts: Facts, settings: TrunkSettings, *, shards: bool) -> Iterator[PlacedRun]:
-    """Yield runs that are no jobs of upstream, with their places; with `shards`, each shard has its own column."""
-    yield from _unstarted(facts, settings)
-    yield from _backend_runs(facts, shards=shards)
-    yield from _check_runs(facts)
-
-
-def _unstarted(facts: Facts, settings: TrunkSettings) -> Iterator[PlacedRun]:
-    """Yield runs that ended before GitHub created their jobs: nothing else would show them."""
-    for run in facts.runs:
-        if run["unstarted"] and run["event"] not in FOREIGN_EVENTS:
-            workflow = run["name"] or "workflow"
-            if name := job_names.shown_name(workflow, f"{workflow} / {DID_NOT_START}", settings):
-                yield OtherCell(run["head_sha"] or "", name, workflow, "actions"), _unstarted_run(run)
-
-
-def _unstarted_run(run: RunRow) -> Run:
-    conclusion = run["conclusion"] or ""
-    return Run(
-        id="",
-        run_id=run["id"],
-        status="completed",
-        conclusion=conclusion,
-        attempt=run["run_attempt"],
-        event=run["event"] or "",
-        actor=run["triggering_actor_login"] or "",
-        completed_at=run["updated_at"],
-        failure={**NO_FAILURE, "line": collection.not_started(conclusion, run["path"])},
-    )
-
-
-def _backend_runs(facts: Facts, *, shards: bool) -> Iterator[PlacedRun]:
-    for column, row, name in place_backend_jobs(facts, shards=shards):
-        yield OtherCell(row["head_sha"] or "", column, "backends", "oot"), _reported(row, name)
-
-
-def place_backend_jobs(
-    facts: Facts, *, shards: bool
-) -> Iterator[tuple[str, BackendJobRow, job_names.JobName]]:
-    """Yield each job that a backend reported, with the name of its column, and its own name taken apart."""
-    by_commit: defaultdict[tuple[str, str], list[BackendJobRow]] = defaultdict(list)
-    for row in facts.backend_jobs:
-        by_commit[row["head_sha"] or "", row["downstream_repo"]].append(row)
-    for (_, backend), rows in by_commit.items():
-        names = [job_names.parse_name(row["workflow_name"], row["job_name"]) for row in rows]
-        label = facts.devices.get(backend.casefold(), backend)
-        for row, name in zip(rows, names if shards else job_names.resolve_shards(names), strict=True):
-            shown = f"{name.workflow} / {name.numbered}" if shards else name.shard_free
-            yield f"backends / {label} / {shown}", row, name
-
-
-def _reported(row: BackendJobRow, name: job_names.JobName) -> Run:
-    return Run(
-        id=row["run_id"],
-        status=row["status"],
-        conclusion=row["conclusion"] or "",
-        attempt=row["run_attempt"],
-        event=row["event_type"],
-        shard=name.shard or 0,
-        shards=name.shards or 0,
-        completed_at=row["completed_at"],
-        url=row["workflow_run_url"],
-    )
-
-
-def name_check(row: CheckRunRow) -> tuple[str, str]:
-    """Return the column of another App's check run, and the name it has on GitHub."""
-    check = row["name"] or ""
-    return f"checks / {row['app_slug'] or 'app'} / {check}", check
-
-
-def _check_runs(facts: Facts) -> Iterator[PlacedRun]:
-    for row in facts.checks:
-        name, check = name_check(row)
-        yield (
-            OtherCell(row["head_sha"] or "", name, "checks", "check", check),
-            Run(
-                id=str(row["id"]),
-                status=row["status"] or "",
-                conclusion=row["conclusion"] or "",
-                completed_at=row["completed_at"],
-            ),
-        )
-
-
-FILTER_MOST = 200  # characters of a filter by name
-OWN = frozenset(("actions", "elsewhere"))  # sources of jobs of upstream, on GitHub or another CI
-Verdict = Literal["green", "red", "running", "none"]
-OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE = "other", "Reruns", "Backends", "Checks", "Unstable"
-# arguments of jobs that run tests once more
-RERUN_FLAGS = frozenset(("mem_leak_check", "rerun_disabled_tests"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -205,34 +74,6 @@ class GridLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
-    """Lines, newest first, and the columns in which any of them has a cell."""
-
-    columns: tuple[Column, ...]
-    lines: tuple[GridLine, ...]
-    blocking_named: bool = False  # whether some are said to block; else all of upstream's do
-
-    def greens_before(self) -> list[str | None]:
-        """Return, for each red line, the newest green commit before it; None for other lines, or if none is here."""
-        greens: list[str | None] = []
-        green: str | None = None
-        for line in reversed(self.lines):
-            greens.append(green if line.verdict == "red" else None)
-            if line.verdict == "green" and not line.gone:
-                green = line.commit["sha"]
-        return greens[::-1]
-
-    def on_branch(self) -> Grid:
-        """Return the grid without lines that left the branch: they are no evidence of how the branch stands."""
-        kept = tuple(line for line in self.lines if not line.gone)
-        return self if len(kept) == len(self.lines) else replace(self, lines=kept)
-
-    def column(self, place: int) -> list[Cell | None]:
-        """Return one column's cells, newest first."""
-        return [line.cells.get(place) for line in self.lines]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Facts:
     """What the database holds of some commits."""
 
@@ -260,35 +101,86 @@ class _Named:
     required: bool  # by GitHub
 
 
-_SOURCES: Mapping[str, Source] = {grid_columns.ACTIONS: "actions", grid_columns.STATUS: "status"}
-_GROUPS: Mapping[Source, str] = {"oot": BACKENDS, "check": CHECKS, "status": CHECKS}
+def order_commits(commits: Sequence[CommitRow]) -> list[CommitRow]:
+    """Return commits newest first: each before its parent, else by their times and names.
+
+    The parent is the head before the push. Where it is unknown, times decide, though authors choose these.
+    """
+    known = {row["sha"]: row for row in commits}
+    children: defaultdict[str, list[CommitRow]] = defaultdict(list)
+    for row in commits:
+        if row["parent"] in known and row["parent"] != row["sha"]:
+            children[row["parent"]].append(row)
+    ordered: list[CommitRow] = []
+    seen: set[str] = set()
+    for start in sorted(commits, key=_newest_first, reverse=True):
+        _add_before(start, children, ordered, seen)
+    return ordered
 
 
-class _Gathered:
-    """What is known of each name, and the cells of other runs than upstream's jobs, by commit and name."""
+def gone_commits(commits: Sequence[CommitRow]) -> frozenset[str]:
+    """Return the commits that left the branch: missing in GitHub's list, or replaced by a forced push."""
+    replaced = {row["replaces"] for row in commits if row["replaces"]}
+    parents = {row["parent"] for row in commits if row["parent"]}
+    return frozenset(
+        row["sha"] for row in commits if row["gone"] or (row["sha"] in replaced and row["sha"] not in parents)
+    )
 
-    def __init__(self) -> None:
-        self.others: list[tuple[OtherCell, Cell]] = []
-        self.named: dict[str, _Named] = {}
 
-    def name(
-        self,
-        name: str,
-        workflow: str,
-        source: Source,
-        *,
-        unstable: bool = False,
-        rerun: bool = False,
-        required: bool = False,
-    ) -> None:
-        """Note a name. Aliases may join two workflows: the column belongs to the alphabetically first."""
-        new = _Named(workflow=workflow, source=source, unstable=unstable, rerun=rerun, required=required)
-        known = self.named.setdefault(name, new)
-        known.unstable |= unstable
-        known.rerun |= rerun
-        known.required |= required
-        if workflow < known.workflow:
-            known.workflow, known.source = workflow, source
+def find_runs(facts: Facts, settings: TrunkSettings, *, shards: bool) -> Iterator[PlacedRun]:
+    """Yield runs that are no jobs of upstream, with their places; with `shards`, each shard has its own column."""
+    yield from _unstarted(facts, settings)
+    yield from _backend_runs(facts, shards=shards)
+    yield from _check_runs(facts)
+
+
+def place_backend_jobs(
+    facts: Facts, *, shards: bool
+) -> Iterator[tuple[str, BackendJobRow, job_names.JobName]]:
+    """Yield each job that a backend reported, with the name of its column, and its own name taken apart."""
+    by_commit: defaultdict[tuple[str, str], list[BackendJobRow]] = defaultdict(list)
+    for row in facts.backend_jobs:
+        by_commit[row["head_sha"] or "", row["downstream_repo"]].append(row)
+    for (_, backend), rows in by_commit.items():
+        names = [job_names.parse_name(row["workflow_name"], row["job_name"]) for row in rows]
+        label = facts.devices.get(backend.casefold(), backend)
+        for row, name in zip(rows, names if shards else job_names.resolve_shards(names), strict=True):
+            shown = f"{name.workflow} / {name.numbered}" if shards else name.shard_free
+            yield f"backends / {label} / {shown}", row, name
+
+
+def name_check(row: CheckRunRow) -> tuple[str, str]:
+    """Return the column of another App's check run, and the name it has on GitHub."""
+    check = row["name"] or ""
+    return f"checks / {row['app_slug'] or 'app'} / {check}", check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Lines, newest first, and the columns in which any of them has a cell."""
+
+    columns: tuple[Column, ...]
+    lines: tuple[GridLine, ...]
+    blocking_named: bool = False  # whether some are said to block; else all of upstream's do
+
+    def greens_before(self) -> list[str | None]:
+        """Return, for each red line, the newest green commit before it; None for other lines, or if none is here."""
+        greens: list[str | None] = []
+        green: str | None = None
+        for line in reversed(self.lines):
+            greens.append(green if line.verdict == "red" else None)
+            if line.verdict == "green" and not line.gone:
+                green = line.commit["sha"]
+        return greens[::-1]
+
+    def on_branch(self) -> Grid:
+        """Return the grid without lines that left the branch: they are no evidence of how the branch stands."""
+        kept = tuple(line for line in self.lines if not line.gone)
+        return self if len(kept) == len(self.lines) else replace(self, lines=kept)
+
+    def column(self, place: int) -> list[Cell | None]:
+        """Return one column's cells, newest first."""
+        return [line.cells.get(place) for line in self.lines]
 
 
 def key_of_column(name: str) -> str:
@@ -348,6 +240,109 @@ def runs_of_column(
     ]
     runs += [run for cell, run in find_runs(facts, settings, shards=shards) if cell.name == name]
     return cells.details(runs).runs if runs else ()
+
+
+def _add_before(
+    start: CommitRow, children: dict[str, list[CommitRow]], ordered: list[CommitRow], seen: set[str]
+) -> None:
+    """Add a commit after everything that was pushed onto it; a circle, which only forged data has, is broken."""
+    stack = [(start, False)]
+    while stack:
+        row, ready = stack.pop()
+        if ready:
+            ordered.append(row)
+        elif row["sha"] not in seen:
+            seen.add(row["sha"])
+            stack.append((row, True))
+            stack += [(child, False) for child in sorted(children.get(row["sha"], ()), key=_newest_first)]
+
+
+def _newest_first(row: CommitRow) -> tuple[int, str]:
+    return (row["at"], row["sha"])
+
+
+def _unstarted(facts: Facts, settings: TrunkSettings) -> Iterator[PlacedRun]:
+    """Yield runs that ended before GitHub created their jobs: nothing else would show them."""
+    for run in facts.runs:
+        if run["unstarted"] and run["event"] not in FOREIGN_EVENTS:
+            workflow = run["name"] or "workflow"
+            if name := job_names.shown_name(workflow, f"{workflow} / {DID_NOT_START}", settings):
+                yield OtherCell(run["head_sha"] or "", name, workflow, "actions"), _unstarted_run(run)
+
+
+def _unstarted_run(run: RunRow) -> Run:
+    conclusion = run["conclusion"] or ""
+    return Run(
+        id="",
+        run_id=run["id"],
+        status="completed",
+        conclusion=conclusion,
+        attempt=run["run_attempt"],
+        event=run["event"] or "",
+        actor=run["triggering_actor_login"] or "",
+        completed_at=run["updated_at"],
+        failure={**NO_FAILURE, "line": collection.not_started(conclusion, run["path"])},
+    )
+
+
+def _backend_runs(facts: Facts, *, shards: bool) -> Iterator[PlacedRun]:
+    for column, row, name in place_backend_jobs(facts, shards=shards):
+        yield OtherCell(row["head_sha"] or "", column, "backends", "oot"), _reported(row, name)
+
+
+def _reported(row: BackendJobRow, name: job_names.JobName) -> Run:
+    return Run(
+        id=row["run_id"],
+        status=row["status"],
+        conclusion=row["conclusion"] or "",
+        attempt=row["run_attempt"],
+        event=row["event_type"],
+        shard=name.shard or 0,
+        shards=name.shards or 0,
+        completed_at=row["completed_at"],
+        url=row["workflow_run_url"],
+    )
+
+
+def _check_runs(facts: Facts) -> Iterator[PlacedRun]:
+    for row in facts.checks:
+        name, check = name_check(row)
+        yield (
+            OtherCell(row["head_sha"] or "", name, "checks", "check", check),
+            Run(
+                id=str(row["id"]),
+                status=row["status"] or "",
+                conclusion=row["conclusion"] or "",
+                completed_at=row["completed_at"],
+            ),
+        )
+
+
+class _Gathered:
+    """What is known of each name, and the cells of other runs than upstream's jobs, by commit and name."""
+
+    def __init__(self) -> None:
+        self.others: list[tuple[OtherCell, Cell]] = []
+        self.named: dict[str, _Named] = {}
+
+    def name(
+        self,
+        name: str,
+        workflow: str,
+        source: Source,
+        *,
+        unstable: bool = False,
+        rerun: bool = False,
+        required: bool = False,
+    ) -> None:
+        """Note a name. Aliases may join two workflows: the column belongs to the alphabetically first."""
+        new = _Named(workflow=workflow, source=source, unstable=unstable, rerun=rerun, required=required)
+        known = self.named.setdefault(name, new)
+        known.unstable |= unstable
+        known.rerun |= rerun
+        known.required |= required
+        if workflow < known.workflow:
+            known.workflow, known.source = workflow, source
 
 
 def _names(facts: Facts, settings: TrunkSettings, statuses: DuplicateStatuses) -> dict[int, str | None]:

@@ -27,6 +27,11 @@ COLUMN_KEY = ("repository_id", "source", "workflow", "job")
 NAMES_MOST, NAME_MOST = 10_000, 200  # of jobs, taken apart, and characters of each
 KNOWN_MOST = 50_000  # columns
 ColumnIdentity = tuple[int, str, str, str]
+# what is stored and is not deleted as long as younger jobs than 400 days come in
+KNOWN_COLUMNS: Slot[dict[ColumnIdentity, _Column]] = Slot("columns of the grid", dict)
+UNSTABLE, BROKEN, COMMIT = ci_unstable.c, ci_broken.c, branch_commit.c
+UNSTABLE_MOST = 1_000
+_ENDS = re.compile(r" / | \(")  # where the beginning of a name may end
 
 
 class NumberedColumn(NamedTuple):
@@ -48,32 +53,22 @@ class _Column(NamedTuple):
     seen: int  # the day of its newest job
 
 
-# what is stored and is not deleted as long as younger jobs than 400 days come in
-KNOWN_COLUMNS: Slot[dict[ColumnIdentity, _Column]] = Slot("columns of the grid", dict)
+@dataclass(frozen=True, kw_only=True)
+class DuplicateStatuses:
+    """Which columns the columns of commit statuses duplicate, by number."""
+
+    all: frozenset[int]
+    alone: Mapping[int, int]  # the one column that a status stands for
+    several: Mapping[int, frozenset[int]]
+
+
+NO_DUPLICATES = DuplicateStatuses(all=frozenset(), alone={}, several={})
 
 
 def parse_name(workflow: str, name: str) -> NumberedColumn:
     """Take a job's name apart."""
     return (_parse_name if len(workflow) + len(name) <= NAME_MOST else _parse_name.__wrapped__)(
         workflow, name
-    )
-
-
-@lru_cache(maxsize=NAMES_MOST)
-def _parse_name(workflow: str, name: str) -> NumberedColumn:
-    parsed = job_names.parse_name(workflow, name)
-    return NumberedColumn(
-        column={
-            "workflow": parsed.workflow,
-            "job": parsed.job,
-            "base_name": parsed.base_name,
-            "config": parsed.config,
-            "flags": ",".join(parsed.flags),
-        },
-        told={"source": ACTIONS, "shown_as": None},
-        numbered=parsed.numbered if parsed.shards else None,
-        shard=parsed.shard or 0,
-        shards=parsed.shards or 0,
     )
 
 
@@ -116,37 +111,6 @@ async def assign_ids(
     return {key: column.id for key, column in known.items()}
 
 
-async def _read_columns(tx: Transaction, wanted: Iterable[ColumnIdentity]) -> dict[ColumnIdentity, _Column]:
-    rows = await tx.run(_query_by_keys(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(wanted))})
-    return {
-        (repository, source, workflow, job): _Column(identifier, seen)
-        for repository, source, workflow, job, identifier, seen in rows
-    }
-
-
-@cache
-def _query_by_keys(*, sqlite: bool) -> Statement:
-    columns = [COLUMN[name] for name in COLUMN_KEY]
-    query = sa.select(*columns, COLUMN.id, COLUMN.seen)
-    return Statement(query.where(among_given(columns, "wanted", sqlite=sqlite)))
-
-
-def _column_row(key: ColumnIdentity, day: int, name: NumberedColumn) -> Mapping[str, Any]:
-    return {**name.column, **name.told, **dict(zip(COLUMN_KEY, key, strict=True)), "seen": day}
-
-
-@dataclass(frozen=True, kw_only=True)
-class DuplicateStatuses:
-    """Which columns the columns of commit statuses duplicate, by number."""
-
-    all: frozenset[int]
-    alone: Mapping[int, int]  # the one column that a status stands for
-    several: Mapping[int, frozenset[int]]
-
-
-NO_DUPLICATES = DuplicateStatuses(all=frozenset(), alone={}, several={})
-
-
 def find_duplicates(columns: Mapping[int, ColumnRow]) -> DuplicateStatuses:
     """Return what the columns of commit statuses stand for."""
     statuses = {key: row for key, row in columns.items() if row["source"] == STATUS}
@@ -175,10 +139,6 @@ def contexts_of(columns: Iterable[ColumnRow]) -> set[str]:
     return contexts
 
 
-def _stands_for(context: str, others: Mapping[int, str | None]) -> list[int]:
-    return sorted(key for key, shown in others.items() if context == shown or context.startswith(f"{shown}/"))
-
-
 def without_statuses(cells: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
     """Return a commit's cells without those of commit statuses."""
     if not statuses.all:
@@ -200,11 +160,6 @@ def without_covered(cells: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
         if statuses.alone.get(key) not in cells
         and cells.keys().isdisjoint(statuses.several.get(key, nothing))
     }
-
-
-UNSTABLE, BROKEN, COMMIT = ci_unstable.c, ci_broken.c, branch_commit.c
-UNSTABLE_MOST = 1_000
-_ENDS = re.compile(r" / | \(")  # where the beginning of a name may end
 
 
 async def replace_unstable_names(tx: Transaction, repository_id: int, names: Collection[str]) -> None:
@@ -243,6 +198,47 @@ def covers_name(names: frozenset[str], workflow: str, job: str) -> bool:
         return False
     full = (f"{workflow} / {job}" if workflow else job).casefold()
     return full in names or any(full[: end.start()] in names for end in _ENDS.finditer(full))
+
+
+@lru_cache(maxsize=NAMES_MOST)
+def _parse_name(workflow: str, name: str) -> NumberedColumn:
+    parsed = job_names.parse_name(workflow, name)
+    return NumberedColumn(
+        column={
+            "workflow": parsed.workflow,
+            "job": parsed.job,
+            "base_name": parsed.base_name,
+            "config": parsed.config,
+            "flags": ",".join(parsed.flags),
+        },
+        told={"source": ACTIONS, "shown_as": None},
+        numbered=parsed.numbered if parsed.shards else None,
+        shard=parsed.shard or 0,
+        shards=parsed.shards or 0,
+    )
+
+
+async def _read_columns(tx: Transaction, wanted: Iterable[ColumnIdentity]) -> dict[ColumnIdentity, _Column]:
+    rows = await tx.run(_query_by_keys(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(wanted))})
+    return {
+        (repository, source, workflow, job): _Column(identifier, seen)
+        for repository, source, workflow, job, identifier, seen in rows
+    }
+
+
+@cache
+def _query_by_keys(*, sqlite: bool) -> Statement:
+    columns = [COLUMN[name] for name in COLUMN_KEY]
+    query = sa.select(*columns, COLUMN.id, COLUMN.seen)
+    return Statement(query.where(among_given(columns, "wanted", sqlite=sqlite)))
+
+
+def _column_row(key: ColumnIdentity, day: int, name: NumberedColumn) -> Mapping[str, Any]:
+    return {**name.column, **name.told, **dict(zip(COLUMN_KEY, key, strict=True)), "seen": day}
+
+
+def _stands_for(context: str, others: Mapping[int, str | None]) -> list[int]:
+    return sorted(key for key, shown in others.items() if context == shown or context.startswith(f"{shown}/"))
 
 
 async def _count_again(tx: Transaction, repository_id: int) -> None:

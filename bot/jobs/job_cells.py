@@ -28,21 +28,26 @@ if TYPE_CHECKING:
 
 LARGEST_NUMBER = -(2**52)
 KEPT_BITS = 52  # of the digest: readers of JSON take whole numbers of up to 53 bits
-
-
-def make_number(source: str, text: str) -> int:
-    """Return the number for a job's id on another CI."""
-    digest = hashlib.sha256(f"{source}\0{text}".encode("utf-8", "replace")).digest()
-    return LARGEST_NUMBER - (int.from_bytes(digest[:8]) >> 64 - KEPT_BITS)
-
-
-def is_elsewhere(number: int) -> bool:
-    """Whether a number stands for a job that ran elsewhere."""
-    return number <= LARGEST_NUMBER
-
-
 LINE_MOST = 300  # characters: grids read many thousands of cells
 CELL, COLUMN = ci_cell.c, ci_column.c
+GITHUB_ACTIONS = "github-actions"  # whose check runs are its jobs
+STATE_OF = {"requested": 0, "pending": 0} | {word: code for code, word in enumerate(STATES)}
+CONCLUSION_OF = {word: code for code, word in enumerate(CONCLUSIONS) if word != "allowed"}
+OTHER = CONCLUSION_OF["other"]
+HELD = "waiting"  # status of a job that waits for an approval
+# what a job's record decides; what its log and tests add stays when the record changes
+_FROM_RECORD = (
+    "numbered_column_id", "run_id", "attempt", "shard", "shards", "state", "conclusion", "queued_at", "started_at",
+    "completed_at", "runner_label",
+)  # fmt: skip
+ALLOWED = "allowed"  # conclusion of a failure that the job may have
+
+_CONCLUSIONS = CONCLUSION_OF | {ALLOWED: CONCLUSIONS.index(ALLOWED)}
+_FAILED = frozenset({"failure", "timed_out", ALLOWED})
+_FROM_JOB = (
+    "run_id", "attempt", "shard", "shards", "state", "conclusion", "queued_at", "started_at", "completed_at",
+    "runner_label", "line", "failure_kind", "url",
+)  # fmt: skip
 
 
 class JobTests(NamedTuple):
@@ -55,6 +60,48 @@ class JobTests(NamedTuple):
     job_id: int
     total: int
     tests: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OtherJob:
+    """A job on a commit as the grid shows it."""
+
+    repository_id: int
+    head_sha: str
+    source: str  # of its column
+    workflow: str
+    name: str
+    shown_as: str | None  # the commit status under which GitHub shows it, or its beginning
+    id: str  # unique among those of its source
+    run: str  # what runs together
+    status: str  # words of GitHub, as the next one, or `allowed`
+    conclusion: str
+    attempt: int = 1
+    shard: int = 0
+    shards: int = 0
+    queued_at: int | None = None  # epoch milliseconds, as the next ones
+    started_at: int | None = None
+    completed_at: int | None = None
+    held: bool = False  # whether it waited for more than a runner
+    runner: str | None = None
+    line: str | None = None  # why it failed
+    kind: str | None = None  # of the failure
+    url: str | None = None
+
+
+class OtherJobRow(CellRow, ColumnName, ColumnSource):
+    """A stored job with the names of its column."""
+
+
+def make_number(source: str, text: str) -> int:
+    """Return the number for a job's id on another CI."""
+    digest = hashlib.sha256(f"{source}\0{text}".encode("utf-8", "replace")).digest()
+    return LARGEST_NUMBER - (int.from_bytes(digest[:8]) >> 64 - KEPT_BITS)
+
+
+def is_elsewhere(number: int) -> bool:
+    """Whether a number stands for a job that ran elsewhere."""
+    return number <= LARGEST_NUMBER
 
 
 async def write_line(
@@ -78,39 +125,6 @@ async def write_tests(tx: Transaction, jobs: Iterable[JobTests]) -> None:
         await _write_cause(tx, job.repository_id, job.job_id, values, where=differs)
 
 
-async def _write_cause(
-    tx: Transaction,
-    repository_id: int,
-    job_id: int,
-    values: Mapping[str, Any],
-    *,
-    where: sa.ColumnElement[bool] | None = None,
-) -> None:
-    of_job = sa.and_(CELL.repository_id == repository_id, CELL.job_id == job_id)
-    query = sa.select(CELL.head_sha).where(of_job)
-    shas = (await tx.run(query if where is None else query.where(where))).scalars()
-    if shas:
-        await tx.run(sa.update(ci_cell).where(of_job).values(**values))
-        await commit_cells.forget_cells(tx, [(repository_id, sha) for sha in shas])
-        await branches.request_sums_of_commits(tx, shas)
-
-
-def _names(tests: Iterable[int]) -> str | None:
-    return cells.joined_tests(f"{test & 0xFFFFFFFFFF:010x}" for test in tests)
-
-
-GITHUB_ACTIONS = "github-actions"  # whose check runs are its jobs
-STATE_OF = {"requested": 0, "pending": 0} | {word: code for code, word in enumerate(STATES)}
-CONCLUSION_OF = {word: code for code, word in enumerate(CONCLUSIONS) if word != "allowed"}
-OTHER = CONCLUSION_OF["other"]
-HELD = "waiting"  # status of a job that waits for an approval
-# what a job's record decides; what its log and tests add stays when the record changes
-_FROM_RECORD = (
-    "numbered_column_id", "run_id", "attempt", "shard", "shards", "state", "conclusion", "queued_at", "started_at",
-    "completed_at", "runner_label",
-)  # fmt: skip
-
-
 async def write_cells(tx: Transaction, changed: Changed) -> None:
     """Before a commit, write the cells of changed jobs and the commits of new pushes."""
     jobs = cast("Sequence[WorkflowJobRow]", changed.get("workflow_job", ()))
@@ -131,6 +145,54 @@ async def write_cells(tx: Transaction, changed: Changed) -> None:
     shas |= {row.get("head_sha") for row in reported if row.get("pr_number") is None}
     runners = {(job["repository_id"], job["created_at"] // DAY) for job in on_commits if job["created_at"]}
     await branches.request_sums_of_commits(tx, {sha for sha in shas if sha}, runners)
+
+
+async def write_other_jobs(tx: Transaction, jobs: Sequence[OtherJob]) -> None:
+    """Write the cells of recorded jobs, and request what is computed from them."""
+    if not jobs:
+        return
+    jobs = await _with_known_lines(tx, jobs)
+    names = [grid_columns.name_elsewhere(job.source, job.workflow, job.name, job.shown_as) for job in jobs]
+    both = list(zip(jobs, names, strict=True))
+    days = [(job.repository_id, name, (job.queued_at or tx.now) // DAY) for job, name in both]
+    ids = await grid_columns.assign_ids(tx, days)
+    rows = {(job.repository_id, job.source, job.id): _cell_of_other_job(job, name, ids) for job, name in both}
+    ordered = [rows[place] for place in sorted(rows)]
+    await tx.upsert(ci_cell, ordered, replaced=_FROM_JOB, greatest=("held",))
+    await commit_cells.forget_cells(tx, [(job.repository_id, job.head_sha) for job in jobs])
+    runners = {(job.repository_id, job.queued_at // DAY) for job in jobs if job.queued_at}
+    await branches.request_sums_of_commits(tx, {job.head_sha for job in jobs}, runners)
+
+
+async def find_other_job(tx: Transaction, owners: Collection[int], number: int) -> OtherJobRow | None:
+    """Return a job of one of some repositories by its number."""
+    query = select(OtherJobRow, ci_cell, ci_column).where(
+        CELL.repository_id.in_(sorted(owners)),
+        CELL.job_id == number,
+        COLUMN.id == CELL.column_id,
+    )
+    return await tx.fetch_first(query.order_by(CELL.head_sha).limit(1))
+
+
+async def _write_cause(
+    tx: Transaction,
+    repository_id: int,
+    job_id: int,
+    values: Mapping[str, Any],
+    *,
+    where: sa.ColumnElement[bool] | None = None,
+) -> None:
+    of_job = sa.and_(CELL.repository_id == repository_id, CELL.job_id == job_id)
+    query = sa.select(CELL.head_sha).where(of_job)
+    shas = (await tx.run(query if where is None else query.where(where))).scalars()
+    if shas:
+        await tx.run(sa.update(ci_cell).where(of_job).values(**values))
+        await commit_cells.forget_cells(tx, [(repository_id, sha) for sha in shas])
+        await branches.request_sums_of_commits(tx, shas)
+
+
+def _names(tests: Iterable[int]) -> str | None:
+    return cells.joined_tests(f"{test & 0xFFFFFFFFFF:010x}" for test in tests)
 
 
 async def _write_cells(tx: Transaction, jobs: Sequence[WorkflowJobRow]) -> None:
@@ -169,64 +231,6 @@ def _cell_of_record(
         "held": job["status"] == HELD,
         "runner_label": job_names.stored_labels(job["labels"] or []),
     }
-
-
-ALLOWED = "allowed"  # conclusion of a failure that the job may have
-
-_CONCLUSIONS = CONCLUSION_OF | {ALLOWED: CONCLUSIONS.index(ALLOWED)}
-_FAILED = frozenset({"failure", "timed_out", ALLOWED})
-_FROM_JOB = (
-    "run_id", "attempt", "shard", "shards", "state", "conclusion", "queued_at", "started_at", "completed_at",
-    "runner_label", "line", "failure_kind", "url",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OtherJob:
-    """A job on a commit as the grid shows it."""
-
-    repository_id: int
-    head_sha: str
-    source: str  # of its column
-    workflow: str
-    name: str
-    shown_as: str | None  # the commit status under which GitHub shows it, or its beginning
-    id: str  # unique among those of its source
-    run: str  # what runs together
-    status: str  # words of GitHub, as the next one, or `allowed`
-    conclusion: str
-    attempt: int = 1
-    shard: int = 0
-    shards: int = 0
-    queued_at: int | None = None  # epoch milliseconds, as the next ones
-    started_at: int | None = None
-    completed_at: int | None = None
-    held: bool = False  # whether it waited for more than a runner
-    runner: str | None = None
-    line: str | None = None  # why it failed
-    kind: str | None = None  # of the failure
-    url: str | None = None
-
-
-class OtherJobRow(CellRow, ColumnName, ColumnSource):
-    """A stored job with the names of its column."""
-
-
-async def write_other_jobs(tx: Transaction, jobs: Sequence[OtherJob]) -> None:
-    """Write the cells of recorded jobs, and request what is computed from them."""
-    if not jobs:
-        return
-    jobs = await _with_known_lines(tx, jobs)
-    names = [grid_columns.name_elsewhere(job.source, job.workflow, job.name, job.shown_as) for job in jobs]
-    both = list(zip(jobs, names, strict=True))
-    days = [(job.repository_id, name, (job.queued_at or tx.now) // DAY) for job, name in both]
-    ids = await grid_columns.assign_ids(tx, days)
-    rows = {(job.repository_id, job.source, job.id): _cell_of_other_job(job, name, ids) for job, name in both}
-    ordered = [rows[place] for place in sorted(rows)]
-    await tx.upsert(ci_cell, ordered, replaced=_FROM_JOB, greatest=("held",))
-    await commit_cells.forget_cells(tx, [(job.repository_id, job.head_sha) for job in jobs])
-    runners = {(job.repository_id, job.queued_at // DAY) for job in jobs if job.queued_at}
-    await branches.request_sums_of_commits(tx, {job.head_sha for job in jobs}, runners)
 
 
 def _cell_of_other_job(
@@ -281,13 +285,3 @@ def _known_lines(*, sqlite: bool) -> Statement:
         CELL.failure_kind,
     )
     return Statement(sa.select(*columns).where(of_jobs, CELL.signature.is_not(None)))
-
-
-async def find_other_job(tx: Transaction, owners: Collection[int], number: int) -> OtherJobRow | None:
-    """Return a job of one of some repositories by its number."""
-    query = select(OtherJobRow, ci_cell, ci_column).where(
-        CELL.repository_id.in_(sorted(owners)),
-        CELL.job_id == number,
-        COLUMN.id == CELL.column_id,
-    )
-    return await tx.fetch_first(query.order_by(CELL.head_sha).limit(1))

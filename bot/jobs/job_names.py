@@ -30,6 +30,13 @@ _PAIR = re.compile(r"(\d{1,3}) ?(?:/|of) ?(\d{1,3})")
 _NUMBER = re.compile(r"\d{1,3}")
 _VERSION = re.compile(r"v?\d+(?:\.\d+)*(?:\.x)?[a-z]?\d*")
 _PLAIN_LABELS = ("ubuntu-", "windows-", "macos-", "self-hosted")
+PATTERNS_MOST = 200
+CHARACTERS_MOST = 500
+NAMES_MOST, NAME_MOST = 10_000, 200  # names whose place on the grid is remembered, and characters of each
+TYPED_BYTES, TYPED_STEPS = 256 * 1024, 2_000  # of a pattern that a reader typed: what RE2 may use for it
+UNLABELLED = "unknown"
+LABELS_MOST, LABEL_MOST = 10, 120  # labels of a job that are kept, characters of each
+LABEL_SEPARATOR = ","  # no label has a comma: runners are given their labels separated by commas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +122,118 @@ def resolve_shards(names: Iterable[JobName]) -> list[JobName]:
     return [name if name.shard is None or len(seen[_siblings(name)]) > 1 else _whole(name) for name in parsed]
 
 
+def check_patterns(patterns: Sequence[str]) -> None:
+    """Raise ValueError, naming the pattern, if one of them cannot be used."""
+    check_count(len(patterns))
+    for pattern in patterns:
+        compile_pattern(pattern)
+
+
+def check_count(patterns: int) -> None:
+    """Raise ValueError if there are too many patterns."""
+    if patterns > PATTERNS_MOST:
+        raise ValueError(f"{patterns} patterns, at most {PATTERNS_MOST} are allowed")
+
+
+def check_replacement(pattern: str, replacement: str) -> None:
+    """Raise ValueError if the replacement asks for a group that the pattern does not have."""
+    group = max((int(digit) for digit in re.findall(r"\\(\d)", replacement)), default=0)
+    if group > compile_pattern(pattern).groups:
+        raise ValueError(f"{replacement[:40]!r} names group {group}, which {pattern[:40]!r} does not have")
+
+
+@lru_cache(maxsize=1_000)
+def compile_pattern(pattern: str) -> Any:
+    """Compile a pattern of the settings; raises ValueError."""
+    return _compile(pattern, re2.Options())
+
+
+def compile_typed(pattern: str) -> Any:
+    """Compile a pattern that a reader typed; raises ValueError, also if it needs much memory.
+
+    Nothing keeps it: strangers may type as many as they like.
+    """
+    options = re2.Options()
+    options.max_mem = TYPED_BYTES
+    try:
+        compiled = _compile(pattern, options)
+    finally:
+        re2.purge()  # the library keeps what it compiles, too
+    if compiled.programsize > TYPED_STEPS:
+        raise ValueError(f"{pattern[:80]!r} is no pattern: too large")
+    return compiled
+
+
+def first_match(named: tuple[tuple[str, str], ...], text: str) -> str | None:
+    """Return the name of the first pattern that matches anywhere in a text."""
+    return (_first_match if len(text) <= NAME_MOST else _first_match.__wrapped__)(named, text)
+
+
+def replace_names(aliases: Iterable[tuple[str, str]], text: str) -> str:
+    """Replace what each pattern matches in a text, one pattern after the other."""
+    for pattern, replacement in aliases:
+        text = compile_pattern(pattern).sub(replacement, text)
+    return text
+
+
+def column_name(column: ColumnRow, settings: TrunkSettings) -> str | None:
+    """Return the name of a stored column on the grid, None where it is hidden."""
+    workflow, job = column["workflow"], column["job"]
+    return shown_name(workflow, f"{workflow} / {job}" if workflow else job, settings)
+
+
+def shown_name(workflow: str, name: str, settings: TrunkSettings) -> str | None:
+    """Return the name of a column on the grid, None where it is hidden; `name` begins with the workflow's."""
+    known = len(workflow) + len(name) <= NAME_MOST
+    return (_shown if known else _shown.__wrapped__)(workflow, name, settings.ci_hide, settings.ci_aliases)
+
+
+def join_columns(columns: Mapping[int, ColumnRow], settings: TrunkSettings) -> dict[int, int]:
+    """Map each column to the one that stands for all of the same name, as when an alias joins them."""
+    first: dict[str, int] = {}
+    joined = {}
+    for key in sorted(columns):
+        name = column_name(columns[key], settings)
+        if name is not None and (known := first.setdefault(name, key)) != key:
+            joined[key] = known
+    return joined
+
+
+def name_test(text: str) -> Any:
+    """Return a test of names by what was typed: `/pattern/`, else a part of the name; raises ValueError."""
+    if len(text) > 1 and text.startswith("/") and text.endswith("/"):
+        return compile_typed(text[1:-1]).search
+    folded = text.casefold()
+    return lambda name: folded in name.casefold()
+
+
+def stored_labels(labels: Sequence[str]) -> str | None:
+    """Return a job's labels as they are stored, None where it has none."""
+    kept = (
+        escaping.one_line(label.replace(LABEL_SEPARATOR, " "))[:LABEL_MOST] for label in labels[:LABELS_MOST]
+    )
+    return LABEL_SEPARATOR.join(kept) or None
+
+
+def choose_label(labels: Sequence[str], patterns: NamedPatterns = ()) -> str | None:
+    """Return the label that a job is counted under, None where it has none.
+
+    The first pattern that one of them matches names it; without one it is the second, since the first of several
+    is less specific, as in `self-hosted, npu-8`.
+    """
+    for pattern, name in patterns:
+        for label in labels:
+            if match := compile_pattern(pattern).search(label):
+                return escaping.one_line(match.expand(name))[:LABEL_MOST] or label
+    return labels[1] if len(labels) > 1 else next(iter(labels), None)
+
+
+@lru_cache(maxsize=2_000)
+def counted_label(stored: str | None, patterns: NamedPatterns) -> str:
+    """Return the label that a job with these stored labels is counted under."""
+    return choose_label((stored or "").split(LABEL_SEPARATOR), patterns) or UNLABELLED
+
+
 def _siblings(name: JobName) -> tuple[object, ...]:
     return name.workflow, name.head, name.config, name.shards
 
@@ -161,54 +280,6 @@ def _without_shard(given: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, 
     return given, None
 
 
-PATTERNS_MOST = 200
-CHARACTERS_MOST = 500
-NAMES_MOST, NAME_MOST = 10_000, 200  # names whose place on the grid is remembered, and characters of each
-TYPED_BYTES, TYPED_STEPS = 256 * 1024, 2_000  # of a pattern that a reader typed: what RE2 may use for it
-
-
-def check_patterns(patterns: Sequence[str]) -> None:
-    """Raise ValueError, naming the pattern, if one of them cannot be used."""
-    check_count(len(patterns))
-    for pattern in patterns:
-        compile_pattern(pattern)
-
-
-def check_count(patterns: int) -> None:
-    """Raise ValueError if there are too many patterns."""
-    if patterns > PATTERNS_MOST:
-        raise ValueError(f"{patterns} patterns, at most {PATTERNS_MOST} are allowed")
-
-
-def check_replacement(pattern: str, replacement: str) -> None:
-    """Raise ValueError if the replacement asks for a group that the pattern does not have."""
-    group = max((int(digit) for digit in re.findall(r"\\(\d)", replacement)), default=0)
-    if group > compile_pattern(pattern).groups:
-        raise ValueError(f"{replacement[:40]!r} names group {group}, which {pattern[:40]!r} does not have")
-
-
-@lru_cache(maxsize=1_000)
-def compile_pattern(pattern: str) -> Any:
-    """Compile a pattern of the settings; raises ValueError."""
-    return _compile(pattern, re2.Options())
-
-
-def compile_typed(pattern: str) -> Any:
-    """Compile a pattern that a reader typed; raises ValueError, also if it needs much memory.
-
-    Nothing keeps it: strangers may type as many as they like.
-    """
-    options = re2.Options()
-    options.max_mem = TYPED_BYTES
-    try:
-        compiled = _compile(pattern, options)
-    finally:
-        re2.purge()  # the library keeps what it compiles, too
-    if compiled.programsize > TYPED_STEPS:
-        raise ValueError(f"{pattern[:80]!r} is no pattern: too large")
-    return compiled
-
-
 def _compile(pattern: str, options: Any) -> Any:
     if len(pattern) > CHARACTERS_MOST:
         raise ValueError(f"the pattern {pattern[:40]!r}... is too long: at most {CHARACTERS_MOST} characters")
@@ -220,33 +291,9 @@ def _compile(pattern: str, options: Any) -> Any:
         raise ValueError(f"{pattern[:80]!r} is no pattern: {words}") from None
 
 
-def first_match(named: tuple[tuple[str, str], ...], text: str) -> str | None:
-    """Return the name of the first pattern that matches anywhere in a text."""
-    return (_first_match if len(text) <= NAME_MOST else _first_match.__wrapped__)(named, text)
-
-
 @lru_cache(maxsize=NAMES_MOST)
 def _first_match(named: tuple[tuple[str, str], ...], text: str) -> str | None:
     return next((name for name, pattern in named if compile_pattern(pattern).search(text)), None)
-
-
-def replace_names(aliases: Iterable[tuple[str, str]], text: str) -> str:
-    """Replace what each pattern matches in a text, one pattern after the other."""
-    for pattern, replacement in aliases:
-        text = compile_pattern(pattern).sub(replacement, text)
-    return text
-
-
-def column_name(column: ColumnRow, settings: TrunkSettings) -> str | None:
-    """Return the name of a stored column on the grid, None where it is hidden."""
-    workflow, job = column["workflow"], column["job"]
-    return shown_name(workflow, f"{workflow} / {job}" if workflow else job, settings)
-
-
-def shown_name(workflow: str, name: str, settings: TrunkSettings) -> str | None:
-    """Return the name of a column on the grid, None where it is hidden; `name` begins with the workflow's."""
-    known = len(workflow) + len(name) <= NAME_MOST
-    return (_shown if known else _shown.__wrapped__)(workflow, name, settings.ci_hide, settings.ci_aliases)
 
 
 @lru_cache(maxsize=NAMES_MOST)
@@ -257,54 +304,3 @@ def _shown(
     if any(fnmatchcase(part, glob.casefold()) for glob in hide for part in parts):
         return None
     return replace_names(aliases, name)
-
-
-def join_columns(columns: Mapping[int, ColumnRow], settings: TrunkSettings) -> dict[int, int]:
-    """Map each column to the one that stands for all of the same name, as when an alias joins them."""
-    first: dict[str, int] = {}
-    joined = {}
-    for key in sorted(columns):
-        name = column_name(columns[key], settings)
-        if name is not None and (known := first.setdefault(name, key)) != key:
-            joined[key] = known
-    return joined
-
-
-def name_test(text: str) -> Any:
-    """Return a test of names by what was typed: `/pattern/`, else a part of the name; raises ValueError."""
-    if len(text) > 1 and text.startswith("/") and text.endswith("/"):
-        return compile_typed(text[1:-1]).search
-    folded = text.casefold()
-    return lambda name: folded in name.casefold()
-
-
-UNLABELLED = "unknown"
-LABELS_MOST, LABEL_MOST = 10, 120  # labels of a job that are kept, characters of each
-LABEL_SEPARATOR = ","  # no label has a comma: runners are given their labels separated by commas
-
-
-def stored_labels(labels: Sequence[str]) -> str | None:
-    """Return a job's labels as they are stored, None where it has none."""
-    kept = (
-        escaping.one_line(label.replace(LABEL_SEPARATOR, " "))[:LABEL_MOST] for label in labels[:LABELS_MOST]
-    )
-    return LABEL_SEPARATOR.join(kept) or None
-
-
-def choose_label(labels: Sequence[str], patterns: NamedPatterns = ()) -> str | None:
-    """Return the label that a job is counted under, None where it has none.
-
-    The first pattern that one of them matches names it; without one it is the second, since the first of several
-    is less specific, as in `self-hosted, npu-8`.
-    """
-    for pattern, name in patterns:
-        for label in labels:
-            if match := compile_pattern(pattern).search(label):
-                return escaping.one_line(match.expand(name))[:LABEL_MOST] or label
-    return labels[1] if len(labels) > 1 else next(iter(labels), None)
-
-
-@lru_cache(maxsize=2_000)
-def counted_label(stored: str | None, patterns: NamedPatterns) -> str:
-    """Return the label that a job with these stored labels is counted under."""
-    return choose_label((stored or "").split(LABEL_SEPARATOR), patterns) or UNLABELLED

@@ -48,6 +48,27 @@ REPOSITORY, RUN, CHECK = records["repository"].c, records["workflow_run"].c, rec
 JOB = oot_workflow_job.c
 ON_TRUNK = ("push", "nightly", "periodic")  # events whose results are about a commit of a branch
 SHA_OF_SQLITE = 900  # texts in one IN
+# built once, since every page asks
+_OF_REPOSITORY: sa.BindParameter[int] = sa.bindparam("repository")
+_SHAS: sa.BindParameter[str] = sa.bindparam("shas", expanding=True)
+EVER = 2**62  # later than any time
+_first = ci_cell.alias("first")
+# whether it is more than the copy of a job that had passed: a re-run lists these again, with their times
+ORIGINAL = sa.or_(
+    CELL.attempt == 1,
+    ~sa.exists().where(
+        _first.c.repository_id == CELL.repository_id,
+        _first.c.head_sha == CELL.head_sha,
+        _first.c.column_id == CELL.column_id,
+        _first.c.run_id == CELL.run_id,
+        _first.c.shard == CELL.shard,
+        _first.c.attempt < CELL.attempt,
+        _first.c.conclusion == CELL.conclusion,
+        _first.c.started_at == CELL.started_at,
+        _first.c.completed_at == CELL.completed_at,
+    ),
+)
+MARKED_COMMITS = 60  # newest; the page of a branch shows fewer at first
 
 
 class RepositoryRow(RecordStart):
@@ -83,10 +104,6 @@ class StoredRow(NamedTuple):
     cells: bytes | None  # None: something has changed since
 
 
-# built once, since every page asks
-_OF_REPOSITORY: sa.BindParameter[int] = sa.bindparam("repository")
-_SHAS: sa.BindParameter[str] = sa.bindparam("shas", expanding=True)
-EVER = 2**62  # later than any time
 _COMMITS = RowStatement(
     select(CommitRow, branch_commit)
     .where(
@@ -148,24 +165,6 @@ _NEWEST_RECORD = RowStatement(
     .order_by(REPOSITORY.updated_at.desc().nulls_last())
     .limit(1)
 )
-
-
-_first = ci_cell.alias("first")
-# whether it is more than the copy of a job that had passed: a re-run lists these again, with their times
-ORIGINAL = sa.or_(
-    CELL.attempt == 1,
-    ~sa.exists().where(
-        _first.c.repository_id == CELL.repository_id,
-        _first.c.head_sha == CELL.head_sha,
-        _first.c.column_id == CELL.column_id,
-        _first.c.run_id == CELL.run_id,
-        _first.c.shard == CELL.shard,
-        _first.c.attempt < CELL.attempt,
-        _first.c.conclusion == CELL.conclusion,
-        _first.c.started_at == CELL.started_at,
-        _first.c.completed_at == CELL.completed_at,
-    ),
-)
 # whether it has ended, or its run may still let it: some are left unfinished by GitHub for ever
 GOES_ON = sa.or_(
     CELL.conclusion != 0,
@@ -195,11 +194,6 @@ async def every_branch(tx: Transaction, repository_id: int) -> AsyncIterator[str
     async for part in tx.slices(_branches(repository_id), size=BRANCHES_MOST):
         for row in part:
             yield row["branch"]
-
-
-def _branches(repository_id: int) -> sa.Select[tuple[str]]:
-    query = sa.select(COMMIT.branch).where(COMMIT.repository_id == repository_id).group_by(COMMIT.branch)
-    return query.order_by(sa.func.max(COMMIT.at).desc(), COMMIT.branch)
 
 
 async def commit(tx: Transaction, repository_id: int, branch: str, sha: str) -> CommitRow | None:
@@ -346,9 +340,6 @@ async def checks(tx: Transaction, repository_id: int, shas: Sequence[str], *, ou
     return await tx.fetch(query)
 
 
-MARKED_COMMITS = 60  # newest; the page of a branch shows fewer at first
-
-
 async def read_mark(tx: Transaction, repository_id: int, branch: str) -> tuple[object, ...]:
     """Return the mark: commits with the marks of upstream's jobs, and the last change of the backends' jobs."""
     same = (STORED.repository_id == COMMIT.repository_id) & (STORED.head_sha == COMMIT.sha)
@@ -364,3 +355,8 @@ async def read_mark(tx: Transaction, repository_id: int, branch: str) -> tuple[o
     changed = sa.select(sa.func.count(), sa.func.max(JOB.updated_at)).where(JOB.head_sha.in_(shas))
     backends = (await tx.run(changed)).all()
     return (tuple(commits), tuple(map(tuple, backends)))
+
+
+def _branches(repository_id: int) -> sa.Select[tuple[str]]:
+    query = sa.select(COMMIT.branch).where(COMMIT.repository_id == repository_id).group_by(COMMIT.branch)
+    return query.order_by(sa.func.max(COMMIT.at).desc(), COMMIT.branch)

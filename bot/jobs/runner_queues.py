@@ -35,6 +35,8 @@ BOUNDS = (10, 30, 60, 300, 900, 1_800, 3_600, 7_200)
 IN_PROGRESS = STATES.index("in_progress")
 HELD = STATES.index("waiting")  # for an approval, not for a runner
 StartedJob = tuple[int, str | None, Any]  # its id, its runner, its steps as GitHub had them at its start
+WAITING_MOST = 20_000
+WAITING_DAYS = 3  # a job that was created before has been lost
 
 
 class RunnerQueue(Struct, frozen=True, kw_only=True):
@@ -94,6 +96,23 @@ def make_queues(
     return sorted(queues, key=lambda queue: (-(queue.oldest or 0), -queue.busy, -queue.jobs, queue.label))
 
 
+async def read_runner_queues(tx: Transaction, settings: Settings, branch: Branch) -> list[RunnerQueue]:
+    """Return the runners of a repository by label, those with the longest wait first."""
+    identifier, today = branch.repository["repository_id"], tx.now // DAY
+    jobs = await daily_sums.read_unfinished(tx, identifier, tx.now - WAITING_DAYS * DAY, WAITING_MOST)
+    recent = tx.now - STARTING_MOST
+    started = await daily_sums.read_started(tx, identifier, recent, WAITING_MOST)
+    days = await daily_sums.read_runner_days(tx, identifier, today - WEEK)
+    return make_queues(
+        jobs,
+        days,
+        now=tx.now,
+        today=today,
+        runners=settings.of(TrunkSettings).ci_runners,
+        being_prepared=starting_jobs(started),
+    )
+
+
 def _queue(label: str, waiting: list[int], busy: int, days: list[RunnerDayRow], today: int) -> RunnerQueue:
     recent = [row for row in days if row["day"] >= today - 1]
     week = [row for row in days if row["day"] > today - WEEK]
@@ -117,24 +136,3 @@ def _queue(label: str, waiting: list[int], busy: int, days: list[RunnerDayRow], 
 
 def _sum(stored: Iterable[bytes]) -> int:
     return sum(map(histogram.from_bytes, stored))
-
-
-WAITING_MOST = 20_000
-WAITING_DAYS = 3  # a job that was created before has been lost
-
-
-async def read_runner_queues(tx: Transaction, settings: Settings, branch: Branch) -> list[RunnerQueue]:
-    """Return the runners of a repository by label, those with the longest wait first."""
-    identifier, today = branch.repository["repository_id"], tx.now // DAY
-    jobs = await daily_sums.read_unfinished(tx, identifier, tx.now - WAITING_DAYS * DAY, WAITING_MOST)
-    recent = tx.now - STARTING_MOST
-    started = await daily_sums.read_started(tx, identifier, recent, WAITING_MOST)
-    days = await daily_sums.read_runner_days(tx, identifier, today - WEEK)
-    return make_queues(
-        jobs,
-        days,
-        now=tx.now,
-        today=today,
-        runners=settings.of(TrunkSettings).ci_runners,
-        being_prepared=starting_jobs(started),
-    )

@@ -27,27 +27,6 @@ if TYPE_CHECKING:
 OWN_EVENTS = frozenset({"push", "schedule", "workflow_dispatch", "merge_group"})
 # begins the branch of a merge group: gh-readonly-queue/{base}/pr-{n}-{sha}
 MERGE_QUEUE = "gh-readonly-queue/"
-
-
-def is_trusted(run: WorkflowRunRow, *, default_branch: str | None, patterns: Sequence[str]) -> bool:
-    """Whether GitHub says that a run is the repository's own, on a trusted branch.
-
-    A fork may call its branch `main`: the head repository has to be this one, by id, since names change hands.
-    """
-    if run["head_repository_id"] is None or run["head_repository_id"] != run["repository_id"]:
-        return False
-    if run["event"] not in OWN_EVENTS or not run["head_branch"]:
-        return False
-    branch = _queue_base(run["head_branch"]) if run["event"] == "merge_group" else run["head_branch"]
-    return branch is not None and is_trusted_branch(branch, default_branch=default_branch, patterns=patterns)
-
-
-def _queue_base(branch: str) -> str | None:
-    """Return the base branch in a merge group's branch name."""
-    base, slash, last = branch.removeprefix(MERGE_QUEUE).rpartition("/")
-    return base if branch.startswith(MERGE_QUEUE) and slash and last.startswith("pr-") else None
-
-
 RUN, JOB, REPOSITORY = records["workflow_run"], records["workflow_job"], records["repository"]
 OF_REPOSITORY: sa.BindParameter[int] = sa.bindparam("of_repository")
 OF_RUN: sa.BindParameter[int] = sa.bindparam("of_run")
@@ -69,6 +48,24 @@ FACTS = Statement(
         REPOSITORY.c.repository_id == OF_REPOSITORY
     )
 )
+HEADS, TAGS = "refs/heads/", "refs/tags/"
+BY_US = frozenset({"repository_dispatch", "workflow_dispatch"})  # events of the runs that a dispatch starts
+PUSH, REPORTED = records["push"].c, oot_workflow_job.c
+
+REPORTED_ON = (  # what a backend's run is about, as it says
+    Statement(
+        sa.select(REPORTED.upstream_repo, REPORTED.head_sha, REPORTED.pr_number)
+        .where(
+            REPORTED.run_id == sa.bindparam("of_run"),
+            REPORTED.run_attempt == sa.bindparam("of_attempt"),
+            sa.func.lower(REPORTED.downstream_repo) == sa.bindparam("of_repo"),
+        )
+        .distinct()
+        .limit(2)
+    )
+)
+PULLS_MOST = 10  # that share a head
+HEAD = records["pull_head"].c
 
 
 class RepositoryFacts(NamedTuple):
@@ -76,6 +73,26 @@ class RepositoryFacts(NamedTuple):
 
     private: bool | None = None
     default_branch: str | None = None
+
+
+class MergeTarget(NamedTuple):
+    """Where a commit is to be merged."""
+
+    branch: str  # the default branch where no pull request says otherwise; empty where that is not known
+    commits: frozenset[str]  # the merge base, and the branch's head when the commit was pushed
+
+
+def is_trusted(run: WorkflowRunRow, *, default_branch: str | None, patterns: Sequence[str]) -> bool:
+    """Whether GitHub says that a run is the repository's own, on a trusted branch.
+
+    A fork may call its branch `main`: the head repository has to be this one, by id, since names change hands.
+    """
+    if run["head_repository_id"] is None or run["head_repository_id"] != run["repository_id"]:
+        return False
+    if run["event"] not in OWN_EVENTS or not run["head_branch"]:
+        return False
+    branch = _queue_base(run["head_branch"]) if run["event"] == "merge_group" else run["head_branch"]
+    return branch is not None and is_trusted_branch(branch, default_branch=default_branch, patterns=patterns)
 
 
 async def has_rows(tx: Transaction, repository_id: sa.Column[int], owners: Collection[int]) -> bool:
@@ -142,56 +159,6 @@ def attempts_from_jobs(jobs: Iterable[WorkflowJobRow], run_id: int) -> list[Work
     return [_attempt(first_of[number], run_id, number) for number in sorted(first_of, reverse=True)]
 
 
-def _attempt(job: WorkflowJobRow, run_id: int, number: int) -> WorkflowRunRow:
-    url = job["html_url"] or ""
-    return {
-        "repository_id": job["repository_id"],
-        "repo": job["repo"],
-        "received_at": job["received_at"],
-        "id": run_id,
-        "run_attempt": number,
-        "node_id": None,
-        "name": job["workflow_name"],
-        "display_title": None,
-        "path": None,
-        "event": None,
-        "status": None,
-        "conclusion": None,
-        "workflow_id": None,
-        "check_suite_id": None,
-        "run_number": None,
-        "head_branch": job["head_branch"],
-        "head_sha": job["head_sha"],
-        "head_repository_full_name": None,
-        "head_repository_id": None,
-        "actor_login": None,
-        "triggering_actor_login": None,
-        "pull_requests": None,
-        "html_url": url.partition("/job/")[0] or None,
-        "created_at": None,
-        "updated_at": None,
-        "run_started_at": None,
-    }
-
-
-HEADS, TAGS = "refs/heads/", "refs/tags/"
-BY_US = frozenset({"repository_dispatch", "workflow_dispatch"})  # events of the runs that a dispatch starts
-PUSH, REPORTED = records["push"].c, oot_workflow_job.c
-
-REPORTED_ON = (  # what a backend's run is about, as it says
-    Statement(
-        sa.select(REPORTED.upstream_repo, REPORTED.head_sha, REPORTED.pr_number)
-        .where(
-            REPORTED.run_id == sa.bindparam("of_run"),
-            REPORTED.run_attempt == sa.bindparam("of_attempt"),
-            sa.func.lower(REPORTED.downstream_repo) == sa.bindparam("of_repo"),
-        )
-        .distinct()
-        .limit(2)
-    )
-)
-
-
 async def is_trusted_run(tx: Transaction, settings: Settings, run: WorkflowRunRow) -> bool:
     """Whether a run may feed baselines.
 
@@ -231,31 +198,6 @@ async def is_trusted_dispatch(tx: Transaction, settings: Settings, dispatch: Dis
     return await _was_pushed(tx, settings, dispatch["upstream_repo"], dispatch["head_sha"])
 
 
-async def _was_pushed(tx: Transaction, settings: Settings, repo: str, sha: str) -> bool:
-    """Whether a commit was the head of a push to a trusted branch of a repository."""
-    of_commit = sa.select(PUSH.repository_id, PUSH.ref).where(
-        PUSH.after == sha, sa.func.lower(PUSH.repo) == repo.lower(), PUSH.ref.startswith(HEADS)
-    )
-    patterns = settings.of(CollectSettings).ci_trusted_branches
-    for row in (await tx.run(of_commit.limit(20))).all():
-        facts = await repository_facts(tx, row.repository_id)
-        branch = row.ref.removeprefix(HEADS)
-        if is_trusted_branch(branch, default_branch=facts.default_branch, patterns=patterns):
-            return True
-    return False
-
-
-PULLS_MOST = 10  # that share a head
-HEAD = records["pull_head"].c
-
-
-class MergeTarget(NamedTuple):
-    """Where a commit is to be merged."""
-
-    branch: str  # the default branch where no pull request says otherwise; empty where that is not known
-    commits: frozenset[str]  # the merge base, and the branch's head when the commit was pushed
-
-
 async def find_merge_target(
     tx: Transaction, settings: Settings, repo: str, repository_ids: Collection[int], sha: str
 ) -> MergeTarget:
@@ -277,3 +219,55 @@ async def find_merge_target(
         known = await verdict_rows.read_merge_bases(tx, repo, [sha], base_ref=branch)
         commits |= {base.sha for base in known.values()}
     return MergeTarget(branch, frozenset(commit for commit in commits if commit))
+
+
+def _queue_base(branch: str) -> str | None:
+    """Return the base branch in a merge group's branch name."""
+    base, slash, last = branch.removeprefix(MERGE_QUEUE).rpartition("/")
+    return base if branch.startswith(MERGE_QUEUE) and slash and last.startswith("pr-") else None
+
+
+def _attempt(job: WorkflowJobRow, run_id: int, number: int) -> WorkflowRunRow:
+    url = job["html_url"] or ""
+    return {
+        "repository_id": job["repository_id"],
+        "repo": job["repo"],
+        "received_at": job["received_at"],
+        "id": run_id,
+        "run_attempt": number,
+        "node_id": None,
+        "name": job["workflow_name"],
+        "display_title": None,
+        "path": None,
+        "event": None,
+        "status": None,
+        "conclusion": None,
+        "workflow_id": None,
+        "check_suite_id": None,
+        "run_number": None,
+        "head_branch": job["head_branch"],
+        "head_sha": job["head_sha"],
+        "head_repository_full_name": None,
+        "head_repository_id": None,
+        "actor_login": None,
+        "triggering_actor_login": None,
+        "pull_requests": None,
+        "html_url": url.partition("/job/")[0] or None,
+        "created_at": None,
+        "updated_at": None,
+        "run_started_at": None,
+    }
+
+
+async def _was_pushed(tx: Transaction, settings: Settings, repo: str, sha: str) -> bool:
+    """Whether a commit was the head of a push to a trusted branch of a repository."""
+    of_commit = sa.select(PUSH.repository_id, PUSH.ref).where(
+        PUSH.after == sha, sa.func.lower(PUSH.repo) == repo.lower(), PUSH.ref.startswith(HEADS)
+    )
+    patterns = settings.of(CollectSettings).ci_trusted_branches
+    for row in (await tx.run(of_commit.limit(20))).all():
+        facts = await repository_facts(tx, row.repository_id)
+        branch = row.ref.removeprefix(HEADS)
+        if is_trusted_branch(branch, default_branch=facts.default_branch, patterns=patterns):
+            return True
+    return False

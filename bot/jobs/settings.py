@@ -31,6 +31,30 @@ DEFAULT_KINDS: Kinds = (
     ("benchmark", ("benchmark-results*", "*perf-stats*")),
 )
 KNOWN_KINDS = frozenset(kind for kind, _ in DEFAULT_KINDS) | {OTHER_KIND}
+GIB = 1024 * 1024 * 1024
+SCHEMES = frozenset({"s3", "gs", "az"})  # of buckets
+UPSTREAM, BACKENDS, OFF = "upstream", "backends", "off"
+GroupPatterns = tuple[tuple[str, str], ...]  # name -> pattern; the first that matches wins
+NamedPatterns = tuple[tuple[str, str], ...]
+BRANCHES_MOST = 50
+HIDDEN = ("*stale*", "*label*", "generate-test-matrix*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupSettings:
+    """The groups for every repository, and those that single repositories put before them."""
+
+    everywhere: GroupPatterns
+    own: tuple[tuple[str, GroupPatterns], ...] = ()  # by repository, case folded
+
+    def of(self, names: Collection[str]) -> GroupPatterns:
+        """Return the groups of a repository, given by all its names, case folded.
+
+        Its own come first, and replace those of the same name for all.
+        """
+        first = tuple(group for repo, groups in self.own if repo in names for group in groups)
+        named = {name for name, _ in first}
+        return (*first, *(group for group in self.everywhere if group[0] not in named))
 
 
 def kind_of(name: str, kinds: Kinds) -> str:
@@ -59,11 +83,6 @@ def parse_kinds(text: str) -> Kinds:
 def format_kinds(kinds: Kinds) -> str:
     """Return kinds as the setting is written."""
     return msgspec.json.encode(dict(kinds)).decode()
-
-
-GIB = 1024 * 1024 * 1024
-SCHEMES = frozenset({"s3", "gs", "az"})  # of buckets
-UPSTREAM, BACKENDS, OFF = "upstream", "backends", "off"
 
 
 def parse_sides(text: str) -> tuple[str, ...]:
@@ -166,26 +185,6 @@ class CollectSettings:
     )
 
 
-GroupPatterns = tuple[tuple[str, str], ...]  # name -> pattern; the first that matches wins
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupSettings:
-    """The groups for every repository, and those that single repositories put before them."""
-
-    everywhere: GroupPatterns
-    own: tuple[tuple[str, GroupPatterns], ...] = ()  # by repository, case folded
-
-    def of(self, names: Collection[str]) -> GroupPatterns:
-        """Return the groups of a repository, given by all its names, case folded.
-
-        Its own come first, and replace those of the same name for all.
-        """
-        first = tuple(group for repo, groups in self.own if repo in names for group in groups)
-        named = {name for name, _ in first}
-        return (*first, *(group for group in self.everywhere if group[0] not in named))
-
-
 def read_groups(text: str) -> GroupSettings:
     """Read groups, JSON: name -> pattern, and `owner/name` -> such a table; raises ValueError.
 
@@ -222,24 +221,6 @@ def groups_as_json(groups: GroupSettings) -> str:
     """Return groups as `read_groups` takes them."""
     own = {repo: dict(table) for repo, table in groups.own}
     return msgspec.json.encode(dict(groups.everywhere) | own).decode()
-
-
-def _checked_patterns(table: Mapping[str, str], where: str) -> GroupPatterns:
-    try:
-        job_names.check_count(len(table))
-    except ValueError as error:
-        raise ValueError(f"groups{where}: {error}") from None
-    for name, pattern in table.items():
-        try:
-            job_names.compile_pattern(pattern)
-        except ValueError as error:
-            raise ValueError(f"group {name[:80]}{where}: {error}") from None
-    return tuple(table.items())
-
-
-NamedPatterns = tuple[tuple[str, str], ...]
-BRANCHES_MOST = 50
-HIDDEN = ("*stale*", "*label*", "generate-test-matrix*")
 
 
 def table(text: str) -> dict[str, str]:
@@ -334,3 +315,16 @@ class TrunkSettings:
         default=(),
         show=_as_json,
     )
+
+
+def _checked_patterns(table: Mapping[str, str], where: str) -> GroupPatterns:
+    try:
+        job_names.check_count(len(table))
+    except ValueError as error:
+        raise ValueError(f"groups{where}: {error}") from None
+    for name, pattern in table.items():
+        try:
+            job_names.compile_pattern(pattern)
+        except ValueError as error:
+            raise ValueError(f"group {name[:80]}{where}: {error}") from None
+    return tuple(table.items())

@@ -9,12 +9,6 @@ from bot.core.feature import Feature
 if TYPE_CHECKING:
     from bot.core.settings import Settings
 
-
-def periodic(_settings: Settings) -> dict[str, float]:
-    """Return seconds between two runs, by task kind."""
-    return {"notices": 10.0}
-
-
 FEATURE = Feature(
     name="notify",
     tables="bot.notify.tables",
@@ -32,3 +26,8 @@ FEATURE = Feature(
     settings="bot.notify.receivers:NotifySettings",
     commands={"notify": "bot.console.notify:notify"},
 )
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind."""
+    return {"notices": 10.0}

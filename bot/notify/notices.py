@@ -34,6 +34,18 @@ if TYPE_CHECKING:
 
 MOST_LINES = 20  # of a notice
 LINE_LONGEST = 500  # characters of a line
+DAY = 86_400_000  # milliseconds
+DIGEST_LATEST = 3 * 3_600.0  # seconds after its time that a digest is still worth sending
+MOST_NOTICES, MOST_OPEN, MOST_BACKENDS = 1_000, 10, 30
+EVENT_NOUNS = {
+    "backend_red": "backend turned red", "backend_recovered": "backend recovered",
+    "backend_silent": "backend fell silent", "backend_reporting": "backend reports again",
+    "trunk_broken": "branch broke", "trunk_repaired": "branch was repaired",
+    "gate_waiting": "gate waited long", "culprit_found": "culprit was found",
+}  # fmt: skip
+log = structlog.get_logger("bot.notify.notices")
+
+SEEN_EVERY = 86_400_000  # milliseconds between two notes that a condition still holds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,40 +91,6 @@ def notices_of(conditions: Sequence[Condition], *, audience: str, now: int) -> l
     return [_notice(str(event), some, audience, now) for (event, *_), some in together.items()]
 
 
-def _notice(event: str, conditions: Sequence[Condition], audience: str, now: int) -> Notice:
-    subject = conditions[0].subject
-    lines = [line[:LINE_LONGEST] for condition in conditions for line in condition.lines]
-    more = len(lines) - MOST_LINES
-    row: NoticeRow = {
-        "event": event,
-        "at": now,
-        "began_at": min(
-            (condition.since for condition in conditions if condition.since is not None), default=None
-        ),
-        "heading": conditions[0].heading[:LINE_LONGEST],
-        "lines": [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else lines,
-        "repo": subject.repo,
-        "branch": subject.branch,
-        "backend": subject.backend,
-        "oncalls": list(subject.oncalls),
-        "path": subject.path,
-        "id": str(uuid.uuid4()),
-        "audience": audience,
-    }
-    return Notice(row=row, keys=tuple(condition.key for condition in conditions))
-
-
-DAY = 86_400_000  # milliseconds
-DIGEST_LATEST = 3 * 3_600.0  # seconds after its time that a digest is still worth sending
-MOST_NOTICES, MOST_OPEN, MOST_BACKENDS = 1_000, 10, 30
-EVENT_NOUNS = {
-    "backend_red": "backend turned red", "backend_recovered": "backend recovered",
-    "backend_silent": "backend fell silent", "backend_reporting": "backend reports again",
-    "trunk_broken": "branch broke", "trunk_repaired": "branch was repaired",
-    "gate_waiting": "gate waited long", "culprit_found": "culprit was found",
-}  # fmt: skip
-
-
 async def request_digests(context: Context, receivers: Sequence[Receiver]) -> None:
     """Queue the digests that are due, each once."""
     for receiver in receivers:
@@ -125,21 +103,6 @@ async def request_digests(context: Context, receivers: Sequence[Receiver]) -> No
         key = f"{receiver.name}/{day}"
         if key not in told.get(DIGEST, ()):
             await _make_digest(context, receiver, key)
-
-
-async def _make_digest(context: Context, receiver: Receiver, key: str) -> None:
-    notice = await read_digest(context, receiver)
-    async with context.store.transaction() as tx:
-        told: ToldRow = {
-            "audience": receiver.audience,
-            "event": DIGEST,
-            "key": key,
-            "notice_id": notice["id"],
-            "seen_at": tx.now,
-        }
-        if await rows.add_told(tx, [told]):
-            await rows.add_notice(tx, notice, [receiver.name])
-            request_sending(tx, receiver)
 
 
 async def read_digest(context: Context, receiver: Receiver) -> NoticeRow:
@@ -200,6 +163,54 @@ def describe_day(
     return f"Daily digest: {summary}", lines
 
 
+async def check_conditions(context: Context, _task: Task) -> None:
+    """Tell people what began and what ended."""
+    receivers = context.settings.of(NotifySettings).notify
+    for audience in sorted({"public", *(receiver.audience for receiver in receivers)}):
+        mine = [receiver for receiver in receivers if receiver.audience == audience]
+        await _check_audience(context, audience, mine)
+    await request_digests(context, receivers)
+    await _drop_unknown(context, {receiver.name for receiver in receivers})
+
+
+def _notice(event: str, conditions: Sequence[Condition], audience: str, now: int) -> Notice:
+    subject = conditions[0].subject
+    lines = [line[:LINE_LONGEST] for condition in conditions for line in condition.lines]
+    more = len(lines) - MOST_LINES
+    row: NoticeRow = {
+        "event": event,
+        "at": now,
+        "began_at": min(
+            (condition.since for condition in conditions if condition.since is not None), default=None
+        ),
+        "heading": conditions[0].heading[:LINE_LONGEST],
+        "lines": [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else lines,
+        "repo": subject.repo,
+        "branch": subject.branch,
+        "backend": subject.backend,
+        "oncalls": list(subject.oncalls),
+        "path": subject.path,
+        "id": str(uuid.uuid4()),
+        "audience": audience,
+    }
+    return Notice(row=row, keys=tuple(condition.key for condition in conditions))
+
+
+async def _make_digest(context: Context, receiver: Receiver, key: str) -> None:
+    notice = await read_digest(context, receiver)
+    async with context.store.transaction() as tx:
+        told: ToldRow = {
+            "audience": receiver.audience,
+            "event": DIGEST,
+            "key": key,
+            "notice_id": notice["id"],
+            "seen_at": tx.now,
+        }
+        if await rows.add_told(tx, [told]):
+            await rows.add_notice(tx, notice, [receiver.name])
+            request_sending(tx, receiver)
+
+
 def _backend_line(backend: Health) -> str:
     if backend.stats.pass_rate is None:
         return f"{backend.label} (L{backend.level}): no result that counts"
@@ -215,21 +226,6 @@ def _passes_filters(receiver: Receiver, notice: NoticeRow) -> bool:
     return about and receiver.concerns(
         repo=notice["repo"], backend=notice["backend"], oncalls=notice["oncalls"]
     )
-
-
-log = structlog.get_logger("bot.notify.notices")
-
-SEEN_EVERY = 86_400_000  # milliseconds between two notes that a condition still holds
-
-
-async def check_conditions(context: Context, _task: Task) -> None:
-    """Tell people what began and what ended."""
-    receivers = context.settings.of(NotifySettings).notify
-    for audience in sorted({"public", *(receiver.audience for receiver in receivers)}):
-        mine = [receiver for receiver in receivers if receiver.audience == audience]
-        await _check_audience(context, audience, mine)
-    await request_digests(context, receivers)
-    await _drop_unknown(context, {receiver.name for receiver in receivers})
 
 
 async def _drop_unknown(context: Context, names: Collection[str]) -> None:

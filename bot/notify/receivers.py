@@ -130,6 +130,23 @@ def read_receivers(text: str) -> tuple[Receiver, ...]:
     return tuple(receivers)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NotifySettings:
+    """Who is told of what."""
+
+    notify: tuple[Receiver, ...] = option(
+        "Receivers of notices: tables `[[notify]]`, or a JSON list; docs/notify.md says what one has.",
+        read_receivers,
+        default=(),
+        secret=True,
+    )
+    notify_gate_wait: int = option(
+        "How long a gate waits for backends before people are told.",
+        setting_types.duration,
+        default=2 * 3600,
+    )
+
+
 def _problem_of(receiver: Receiver) -> str:
     """Return what is wrong with a receiver, and what to write instead; empty if nothing is."""
     if not NAME.fullmatch(receiver.name):
@@ -188,20 +205,3 @@ def _matches_globs(globs: Iterable[str], name: str) -> bool:
 def _minutes_of_day(text: str) -> int:
     hours, _, minutes = text.partition(":")
     return int(hours) * 60 + int(minutes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NotifySettings:
-    """Who is told of what."""
-
-    notify: tuple[Receiver, ...] = option(
-        "Receivers of notices: tables `[[notify]]`, or a JSON list; docs/notify.md says what one has.",
-        read_receivers,
-        default=(),
-        secret=True,
-    )
-    notify_gate_wait: int = option(
-        "How long a gate waits for backends before people are told.",
-        setting_types.duration,
-        default=2 * 3600,
-    )

@@ -26,6 +26,9 @@ TOLD, NOTICE, SENDING = notice_told.c, notice.c, notice_sending.c
 WAITING = SENDING.state == literal_word("waiting")
 AT_ONCE = 20  # notices read for one run of a receiver's task
 MOST_ERRORS = 1_000  # newest failures that are looked through
+NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
+DAY = 86_400_000  # milliseconds
+NOTICES_KEPT = 30 * DAY
 
 
 class SendingCount(NamedTuple):
@@ -186,9 +189,6 @@ def unused_rows(before: int) -> dict[sa.Table, sa.ColumnElement[bool]]:
     }
 
 
-NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
-
-
 async def hidden_of(tx: Transaction, settings: Settings, audience: str, *also: str) -> Hidden:
     """Return which of upstream, the backends and some further repositories an audience may not see.
 
@@ -205,10 +205,6 @@ async def hidden_of(tx: Transaction, settings: Settings, audience: str, *also: s
 def is_hidden(hidden: Hidden, notice: NoticeRow) -> bool:
     """Whether a notice is about something hidden: a repository may have turned private since."""
     return hidden.has(notice["repo"]) or hidden.has(notice["backend"])
-
-
-DAY = 86_400_000  # milliseconds
-NOTICES_KEPT = 30 * DAY
 
 
 async def prune_notices(context: Context) -> dict[str, int]:

@@ -51,12 +51,132 @@ _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 # a blank that takes no room keeps each of these from meaning anything in Markdown
 _TEAMS = str.maketrans({sign: f"{sign}\u200b" for sign in "*_[]()<>`~#|!:/\\@-+"})
 _MARKS = str.maketrans({sign: f"{sign}\u200b" for sign in "*_~`"})
+CONNECT_TIMEOUT, WHOLE_TIMEOUT = 5, 10  # seconds: to connect, in all
+MOST_ANSWER = 500  # bytes of an answer that are read, to be shown
+LONGEST_WAIT = 3_600  # seconds that a receiver may ask us to wait
+FINAL_STATUSES = frozenset({400, 410, 413, 422})  # the same notice will never be taken
+log = structlog.get_logger("bot.notify.sending")
+
+SEND_TASK = "notify"
+BACKOFF = (5.0, 30.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0)  # seconds
+GIVE_UP_AFTER = 86_400_000  # milliseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """The result of one attempt; without an error it succeeded."""
+
+    error: str = ""
+    final: bool = False  # another attempt would end the same
+    after: float | None = None  # seconds the receiver asks to wait
 
 
 def body_of(notice: NoticeRow, *, kind: str, url: str) -> bytes:
     """Return the body of a notice in one of the formats; `url` is the address of this bot."""
     make = {"json": _json_body, "slack": _slack_body, "teams": _teams_body}[kind]
     return msgspec.json.encode(make(_NoticeWords(notice, url)))
+
+
+def sign_notice(body: bytes, *, identifier: str, at: int, keys: Sequence[bytes]) -> dict[str, str]:
+    """Return the headers that identify a notice and prove its origin; `at` is in seconds.
+
+    The signature is an HMAC-SHA256 over `id.timestamp.body`, one for each key.
+    """
+    signed = b".".join((identifier.encode(), str(at).encode(), body))
+    digests = [hmac.new(key, signed, hashlib.sha256).digest() for key in keys]
+    headers = {"webhook-id": identifier, "webhook-timestamp": str(at)}
+    if digests:
+        headers["webhook-signature"] = " ".join(
+            f"v1,{base64.b64encode(digest).decode()}" for digest in digests
+        )
+    return headers
+
+
+class Webhooks:
+    """Posts to receivers: one session for those that may be in our own network, one for all others."""
+
+    def __init__(self, *, own_port: int, proxy: str | None) -> None:
+        self._guards = {
+            internal: AddressGuard(own_port=own_port, proxy=proxy, internal=internal)
+            for internal in (False, True)
+        }
+        self._sessions = {
+            internal: aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(resolver=guard.resolver(), limit=20, force_close=True),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                proxy=proxy,
+                timeout=aiohttp.ClientTimeout(total=WHOLE_TIMEOUT, connect=CONNECT_TIMEOUT),
+            )
+            for internal, guard in self._guards.items()
+        }
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for session in self._sessions.values():
+            await session.close()
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, internal: bool) -> Attempt:
+        """Post a body once."""
+        sent = {"Content-Type": "application/json", "User-Agent": f"ootbot/{bot.__version__}", **headers}
+        try:
+            address = await self._guards[internal].parse(url)
+            response = await self._sessions[internal].post(
+                address, data=body, headers=sent, allow_redirects=False
+            )
+            async with response:
+                return await _judge_answer(response)
+        except DownloadRefused as error:
+            hint = "" if internal else "; internal = true allows addresses in our own network"
+            return Attempt(error=f"the address is refused: {error}{hint}", final=True)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return Attempt(error=in_words(error)[:300])
+
+
+def _make_webhooks(context: Context) -> Webhooks:
+    return Webhooks(own_port=context.settings.port, proxy=context.settings.proxy)
+
+
+WEBHOOKS: Resource[Webhooks] = Resource("notify webhooks", _make_webhooks)
+
+
+def request_sending(tx: Transaction, receiver: Receiver) -> None:
+    """Queue the sending to a receiver, for the end of its quiet hours."""
+    tx.enqueue(SEND_TASK, receiver.name, delay=receiver.quiet_seconds(tx.now))
+
+
+def find_receiver(settings: Settings, name: str) -> Receiver | None:
+    """Return a receiver by its name."""
+    return next((receiver for receiver in settings.of(NotifySettings).notify if receiver.name == name), None)
+
+
+async def send_notices(context: Context, task: Task) -> None:
+    """Send a receiver what waits for it; raises RetryLater if it does not take it yet."""
+    receiver = find_receiver(context.settings, task.key)
+    if receiver is None:
+        return  # what waits for it is dropped
+    if wait := receiver.quiet_seconds(context.clock.now()):
+        raise RetryLater("its quiet hours", after=wait)
+    while True:
+        async with context.store.read() as tx:
+            waiting = await rows.waiting_notices(tx, receiver.name)
+            hidden = await hidden_of(tx, context.settings, receiver.audience)
+        for row, notice in waiting:
+            if is_hidden(hidden, notice):
+                await _drop_notice(context, row)
+            else:
+                await _send_notice(context, receiver, row, notice)
+        if len(waiting) < rows.AT_ONCE:
+            return
+
+
+async def post_notice(
+    webhooks: Webhooks, receiver: Receiver, notice: NoticeRow, *, url: str, now: int
+) -> Attempt:
+    """Post a notice to a receiver once; `url` is the address of this bot."""
+    body = body_of(notice, kind=receiver.format, url=url)
+    headers = sign_notice(body, identifier=notice["id"], at=now // 1000, keys=receiver.keys)
+    return await webhooks.post(receiver.url, body, headers, internal=receiver.internal)
 
 
 class _NoticeWords:
@@ -156,77 +276,6 @@ def _fitting_lines(lines: list[str], most: int) -> str:
     return text
 
 
-def sign_notice(body: bytes, *, identifier: str, at: int, keys: Sequence[bytes]) -> dict[str, str]:
-    """Return the headers that identify a notice and prove its origin; `at` is in seconds.
-
-    The signature is an HMAC-SHA256 over `id.timestamp.body`, one for each key.
-    """
-    signed = b".".join((identifier.encode(), str(at).encode(), body))
-    digests = [hmac.new(key, signed, hashlib.sha256).digest() for key in keys]
-    headers = {"webhook-id": identifier, "webhook-timestamp": str(at)}
-    if digests:
-        headers["webhook-signature"] = " ".join(
-            f"v1,{base64.b64encode(digest).decode()}" for digest in digests
-        )
-    return headers
-
-
-CONNECT_TIMEOUT, WHOLE_TIMEOUT = 5, 10  # seconds: to connect, in all
-MOST_ANSWER = 500  # bytes of an answer that are read, to be shown
-LONGEST_WAIT = 3_600  # seconds that a receiver may ask us to wait
-FINAL_STATUSES = frozenset({400, 410, 413, 422})  # the same notice will never be taken
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """The result of one attempt; without an error it succeeded."""
-
-    error: str = ""
-    final: bool = False  # another attempt would end the same
-    after: float | None = None  # seconds the receiver asks to wait
-
-
-class Webhooks:
-    """Posts to receivers: one session for those that may be in our own network, one for all others."""
-
-    def __init__(self, *, own_port: int, proxy: str | None) -> None:
-        self._guards = {
-            internal: AddressGuard(own_port=own_port, proxy=proxy, internal=internal)
-            for internal in (False, True)
-        }
-        self._sessions = {
-            internal: aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=guard.resolver(), limit=20, force_close=True),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                proxy=proxy,
-                timeout=aiohttp.ClientTimeout(total=WHOLE_TIMEOUT, connect=CONNECT_TIMEOUT),
-            )
-            for internal, guard in self._guards.items()
-        }
-
-    async def close(self) -> None:
-        """Close the connections."""
-        for session in self._sessions.values():
-            await session.close()
-
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, internal: bool) -> Attempt:
-        """Post a body once."""
-        sent = {"Content-Type": "application/json", "User-Agent": f"ootbot/{bot.__version__}", **headers}
-        try:
-            address = await self._guards[internal].parse(url)
-            response = await self._sessions[internal].post(
-                address, data=body, headers=sent, allow_redirects=False
-            )
-            async with response:
-                return await _judge_answer(response)
-        except DownloadRefused as error:
-            hint = "" if internal else "; internal = true allows addresses in our own network"
-            return Attempt(error=f"the address is refused: {error}{hint}", final=True)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            return Attempt(error=in_words(error)[:300])
-
-
 async def _judge_answer(response: aiohttp.ClientResponse) -> Attempt:
     status = response.status
     if 200 <= status < 300:
@@ -243,50 +292,6 @@ async def _judge_answer(response: aiohttp.ClientResponse) -> Attempt:
     return Attempt(
         error=f"it answered {status}: {said}".rstrip(": "), final=status in FINAL_STATUSES, after=after
     )
-
-
-def _make_webhooks(context: Context) -> Webhooks:
-    return Webhooks(own_port=context.settings.port, proxy=context.settings.proxy)
-
-
-WEBHOOKS: Resource[Webhooks] = Resource("notify webhooks", _make_webhooks)
-
-
-log = structlog.get_logger("bot.notify.sending")
-
-SEND_TASK = "notify"
-BACKOFF = (5.0, 30.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0)  # seconds
-GIVE_UP_AFTER = 86_400_000  # milliseconds
-
-
-def request_sending(tx: Transaction, receiver: Receiver) -> None:
-    """Queue the sending to a receiver, for the end of its quiet hours."""
-    tx.enqueue(SEND_TASK, receiver.name, delay=receiver.quiet_seconds(tx.now))
-
-
-def find_receiver(settings: Settings, name: str) -> Receiver | None:
-    """Return a receiver by its name."""
-    return next((receiver for receiver in settings.of(NotifySettings).notify if receiver.name == name), None)
-
-
-async def send_notices(context: Context, task: Task) -> None:
-    """Send a receiver what waits for it; raises RetryLater if it does not take it yet."""
-    receiver = find_receiver(context.settings, task.key)
-    if receiver is None:
-        return  # what waits for it is dropped
-    if wait := receiver.quiet_seconds(context.clock.now()):
-        raise RetryLater("its quiet hours", after=wait)
-    while True:
-        async with context.store.read() as tx:
-            waiting = await rows.waiting_notices(tx, receiver.name)
-            hidden = await hidden_of(tx, context.settings, receiver.audience)
-        for row, notice in waiting:
-            if is_hidden(hidden, notice):
-                await _drop_notice(context, row)
-            else:
-                await _send_notice(context, receiver, row, notice)
-        if len(waiting) < rows.AT_ONCE:
-            return
 
 
 async def _drop_notice(context: Context, row: SendingRow) -> None:
@@ -311,12 +316,3 @@ async def _send_notice(context: Context, receiver: Receiver, row: SendingRow, no
     elif state == "waiting":
         step = BACKOFF[min(row["attempts"], len(BACKOFF) - 1)]
         raise RetryLater(f"{receiver.name}: {attempt.error}", after=max(step, attempt.after or 0))
-
-
-async def post_notice(
-    webhooks: Webhooks, receiver: Receiver, notice: NoticeRow, *, url: str, now: int
-) -> Attempt:
-    """Post a notice to a receiver once; `url` is the address of this bot."""
-    body = body_of(notice, kind=receiver.format, url=url)
-    headers = sign_notice(body, identifier=notice["id"], at=now // 1000, keys=receiver.keys)
-    return await webhooks.post(receiver.url, body, headers, internal=receiver.internal)

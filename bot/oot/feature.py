@@ -9,12 +9,6 @@ from bot.core.feature import Feature
 if TYPE_CHECKING:
     from bot.core.settings import Settings
 
-
-def periodic(_settings: Settings) -> dict[str, float]:
-    """Return seconds between two runs, by task kind: on GitHub an unchanged allowlist is answered with 304."""
-    return {"allowlist": 30.0, "sweep": 60.0, "machines": 15.0}
-
-
 FEATURE = Feature(
     name="oot",
     tables=(
@@ -76,3 +70,8 @@ FEATURE = Feature(
         "report": "bot.console.ci:report",
     },
 )
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind: on GitHub an unchanged allowlist is answered with 304."""
+    return {"allowlist": 30.0, "sweep": 60.0, "machines": 15.0}

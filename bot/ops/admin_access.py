@@ -37,6 +37,20 @@ SESSION_COOKIE = "ootbot_admin"
 SESSION_LIFE = 12 * 3600  # seconds
 LOOKUP = 2.0  # seconds the database gets to say whether the session was signed out
 OUT = admin_sign_out.c
+LIMIT = 10_000  # bytes of a form
+MOST_FIELDS = 10
+FORM: web.RequestKey[Mapping[str, str]] = web.RequestKey("form")  # a body is read once
+CLOSED = "this page is closed: set OOTBOT_ADMIN_TOKEN to open it"
+NOT_ADMIN: tuple[openapi.Refusal, ...] = (
+    (401, "unauthorized", "`Authorization` does not hold the ADMIN_TOKEN"),
+    (404, "not_found", "nothing of that id is held, or no ADMIN_TOKEN is set and the endpoint is closed"),
+    openapi.UNAVAILABLE,
+)
+describe_for_admin = partial(
+    openapi.Operation,
+    topic=openapi.Topic("Admin", "What is stuck, and how it goes on."),
+    callers=[openapi.ADMIN],
+)
 
 
 @web.middleware
@@ -87,48 +101,6 @@ def form_key(request: web.Request) -> str:
     return _signature(settings, f"form {request.cookies.get(SESSION_COOKIE, '')}")
 
 
-def _begun(request: web.Request) -> int | None:
-    """Return when the session of a valid cookie began (epoch milliseconds), None without one."""
-    context = request.app[CONTEXT]
-    until, _, given = request.cookies.get(SESSION_COOKIE, "").partition(".")
-    if not context.settings.admin_token or not (until.isascii() and until.isdigit() and len(until) < 16):
-        return None
-    signature = _signature(context.settings, until).encode()
-    right = hmac.compare_digest(given.encode("utf-8", "replace"), signature)
-    return int(until) - SESSION_LIFE * 1000 if right and int(until) > context.clock.now() else None
-
-
-async def _not_before(tx: Transaction, settings: Settings) -> int:
-    query = sa.select(OUT.not_before).where(OUT.token_id == _token_id(settings))
-    signed_out_at: int | None = (await tx.run(query)).scalar()
-    return signed_out_at or 0
-
-
-def _token_id(settings: Settings) -> str:
-    return _signature(settings, "sessions")
-
-
-def _signature(settings: Settings, words: str) -> str:
-    key = (settings.admin_token or "").encode()
-    return hmac.new(key, f"ootbot {words}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
-
-
-LIMIT = 10_000  # bytes of a form
-MOST_FIELDS = 10
-FORM: web.RequestKey[Mapping[str, str]] = web.RequestKey("form")  # a body is read once
-CLOSED = "this page is closed: set OOTBOT_ADMIN_TOKEN to open it"
-NOT_ADMIN: tuple[openapi.Refusal, ...] = (
-    (401, "unauthorized", "`Authorization` does not hold the ADMIN_TOKEN"),
-    (404, "not_found", "nothing of that id is held, or no ADMIN_TOKEN is set and the endpoint is closed"),
-    openapi.UNAVAILABLE,
-)
-describe_for_admin = partial(
-    openapi.Operation,
-    topic=openapi.Topic("Admin", "What is stuck, and how it goes on."),
-    callers=[openapi.ADMIN],
-)
-
-
 def page_for_admin(handler: Handler) -> Handler:
     """Restrict a page to the administrator: others are asked to sign in; 404 while no token is set."""
 
@@ -143,15 +115,6 @@ def page_for_admin(handler: Handler) -> Handler:
         return answer
 
     return guarded
-
-
-async def _show_if_signed_in(handler: Handler, request: web.Request) -> web.Response:
-    if not request.app[CONTEXT].settings.admin_token:
-        raise Rejected(404, "not_found", CLOSED)
-    if not access.is_signed_in(request):
-        said = next((name for name in ("wrong", "again", "out") if name in request.query), "")
-        return render(request, "sign_in.html", status=401, said=said)
-    return await handler(request)
 
 
 def json_for_admin(handler: Callable[[web.Request], Awaitable[Answer]], status: int = 200) -> Any:
@@ -205,3 +168,38 @@ def redirect_with_notice(words: str) -> web.Response:
 def redirect(address: str) -> web.Response:
     """Redirect with GET, so that reloading the page sends nothing again."""
     return web.Response(status=303, headers={"Location": address, "Cache-Control": "private, no-store"})
+
+
+def _begun(request: web.Request) -> int | None:
+    """Return when the session of a valid cookie began (epoch milliseconds), None without one."""
+    context = request.app[CONTEXT]
+    until, _, given = request.cookies.get(SESSION_COOKIE, "").partition(".")
+    if not context.settings.admin_token or not (until.isascii() and until.isdigit() and len(until) < 16):
+        return None
+    signature = _signature(context.settings, until).encode()
+    right = hmac.compare_digest(given.encode("utf-8", "replace"), signature)
+    return int(until) - SESSION_LIFE * 1000 if right and int(until) > context.clock.now() else None
+
+
+async def _not_before(tx: Transaction, settings: Settings) -> int:
+    query = sa.select(OUT.not_before).where(OUT.token_id == _token_id(settings))
+    signed_out_at: int | None = (await tx.run(query)).scalar()
+    return signed_out_at or 0
+
+
+def _token_id(settings: Settings) -> str:
+    return _signature(settings, "sessions")
+
+
+def _signature(settings: Settings, words: str) -> str:
+    key = (settings.admin_token or "").encode()
+    return hmac.new(key, f"ootbot {words}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+async def _show_if_signed_in(handler: Handler, request: web.Request) -> web.Response:
+    if not request.app[CONTEXT].settings.admin_token:
+        raise Rejected(404, "not_found", CLOSED)
+    if not access.is_signed_in(request):
+        said = next((name for name in ("wrong", "again", "out") if name in request.query), "")
+        return render(request, "sign_in.html", status=401, said=said)
+    return await handler(request)

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from bot.core.feature import Features
     from bot.web.blocks import FormDone
 
+DAY, LATE = 86_400_000, 60_000  # milliseconds
+FEW, PAGE = 20, 100
+TOO_OLD = "That page was too old, and nothing was done: press again."
+NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
+
 
 async def sign_in(request: web.Request) -> web.Response:
     """Exchange ADMIN_TOKEN for a cookie."""
@@ -78,21 +83,10 @@ def routes_of_forms(features: Features) -> list[web.RouteDef]:
     ]
 
 
-async def _submit(name: str, request: web.Request) -> web.Response:
-    done: FormDone = await load(name)(request, request[FORM])
-    return redirect(done.path) if done.path else redirect_with_notice(done.words)
-
-
 SIGN_IN_ENDPOINTS = (
     Endpoint(web.post("/admin/sign-in", sign_in)),
     Endpoint(web.post("/admin/sign-out", sign_out)),
 )
-
-
-DAY, LATE = 86_400_000, 60_000  # milliseconds
-FEW, PAGE = 20, 100
-TOO_OLD = "That page was too old, and nothing was done: press again."
-NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
 
 
 @page_for_admin
@@ -152,3 +146,8 @@ def set_up_administration(app: web.Application) -> None:
     """Add sessions, and the forms of capabilities."""
     app.middlewares.append(admin_access.check_session)
     app.add_routes(routes_of_forms(app[CONTEXT].features))
+
+
+async def _submit(name: str, request: web.Request) -> web.Response:
+    done: FormDone = await load(name)(request, request[FORM])
+    return redirect(done.path) if done.path else redirect_with_notice(done.words)

@@ -40,6 +40,55 @@ if TYPE_CHECKING:
 HELD = delivery.c
 DELIVERY_STATES = ("stored", "handled", "ignored", "foreign", "parked")
 MOST_COUNTED = 100_000  # newest deliveries
+ROWS = 100  # of a list unless ?limit= says otherwise
+MOST_SHOWN = 200_000  # characters of a payload
+FOREIGN = (409, "foreign", "it was meant for another App")
+GUID = openapi.in_path("guid", Annotated[str, matching(addresses.IDENTIFIER)], "GUID of the delivery")
+
+
+class ListedDelivery(
+    RowAnswer,
+    row=DeliveryRow,
+    only=("id", "guid", "event", "action", "repo", "source", "received_at", "state", "error"),
+    frozen=True,
+):
+    """A delivery without headers and payload."""
+
+
+class Delivery(
+    RowAnswer,
+    row=DeliveryRow,
+    only=(
+        "id", "guid", "event", "action", "repo", "repository_id", "installation_id", "app_id", "source", "received_at",
+        "state", "attempts", "due_at", "error", "size", "headers",
+    ),
+    frozen=True,
+):  # fmt: skip
+    """A delivery as it is stored."""
+
+    size: int
+    headers: dict[str, Any] | None
+    payload: Annotated[Any, Meta(description="any JSON")]
+
+
+class Deliveries(Answer, frozen=True, kw_only=True):
+    """Newest first, without headers and payloads; `next` as with records"""
+
+    deliveries: list[ListedDelivery]
+    next: int | None
+
+
+class DeliveryAnswer(Answer, frozen=True, kw_only=True):
+    """State, error, headers and payload"""
+
+    delivery: Delivery
+
+
+class Replayed(Answer, frozen=True, kw_only=True):
+    """It is handled next"""
+
+    delivery: str
+    state: Literal["stored"]
 
 
 async def delivery_counts(tx: Transaction, *, since: int) -> dict[str, int]:
@@ -92,87 +141,6 @@ async def caused_dispatches(tx: Transaction, guid: str, *, limit: int) -> list[D
 async def list_sweeps(tx: Transaction) -> list[SweepRow]:
     """Return the state of every sweep."""
     return await tx.fetch(select(SweepRow, sweep).order_by(sweep.c.name, sweep.c.app_id))
-
-
-ROWS = 100  # of a list unless ?limit= says otherwise
-MOST_SHOWN = 200_000  # characters of a payload
-FOREIGN = (409, "foreign", "it was meant for another App")
-GUID = openapi.in_path("guid", Annotated[str, matching(addresses.IDENTIFIER)], "GUID of the delivery")
-
-
-class ListedDelivery(
-    RowAnswer,
-    row=DeliveryRow,
-    only=("id", "guid", "event", "action", "repo", "source", "received_at", "state", "error"),
-    frozen=True,
-):
-    """A delivery without headers and payload."""
-
-
-class Delivery(
-    RowAnswer,
-    row=DeliveryRow,
-    only=(
-        "id", "guid", "event", "action", "repo", "repository_id", "installation_id", "app_id", "source", "received_at",
-        "state", "attempts", "due_at", "error", "size", "headers",
-    ),
-    frozen=True,
-):  # fmt: skip
-    """A delivery as it is stored."""
-
-    size: int
-    headers: dict[str, Any] | None
-    payload: Annotated[Any, Meta(description="any JSON")]
-
-
-class Deliveries(Answer, frozen=True, kw_only=True):
-    """Newest first, without headers and payloads; `next` as with records"""
-
-    deliveries: list[ListedDelivery]
-    next: int | None
-
-
-class DeliveryAnswer(Answer, frozen=True, kw_only=True):
-    """State, error, headers and payload"""
-
-    delivery: Delivery
-
-
-class Replayed(Answer, frozen=True, kw_only=True):
-    """It is handled next"""
-
-    delivery: str
-    state: Literal["stored"]
-
-
-async def _read_deliveries(request: web.Request, limit: int) -> tuple[list[DeliveryRow], str, str]:
-    """Read deliveries, one more than the limit if there are more; returns also the state and event asked for."""
-    state = addresses.choice(request, "state", ("", *DELIVERY_STATES))
-    event = addresses.given(request, "event")[:100]
-    before = addresses.before_id(request)
-    async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        rows = await list_deliveries(
-            tx, state=state or None, event=event or None, before=before, limit=limit + 1
-        )
-    return rows, state, event
-
-
-async def _read_delivery(request: web.Request) -> tuple[DeliveryRow, dict[str, Any]]:
-    """Return a delivery, and what it caused."""
-    guid = addresses.guid(request)
-    async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        row = await inbox.find_delivery(tx, guid)
-        if row is None:
-            raise addresses.no_delivery(guid)
-        tasks = await caused_tasks(tx, guid, limit=ROWS)
-        dispatches = await caused_dispatches(tx, guid, limit=ROWS)
-    return row, {"tasks": tasks, "dispatches": dispatches}
-
-
-async def _replay(request: web.Request) -> DeliveryRow | None:
-    """Requeue a delivery for handling, with all its effects; None if there is no such delivery."""
-    async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        return await inbox.replay_delivery(tx, addresses.guid(request))
 
 
 @page_for_admin
@@ -301,3 +269,33 @@ DELIVERY_ENDPOINTS = (
     Endpoint(web.get("/admin/deliveries/{guid}", show_delivery)),
     Endpoint(web.post("/admin/deliveries/{guid}/replay", replay_by_form)),
 )
+
+
+async def _read_deliveries(request: web.Request, limit: int) -> tuple[list[DeliveryRow], str, str]:
+    """Read deliveries, one more than the limit if there are more; returns also the state and event asked for."""
+    state = addresses.choice(request, "state", ("", *DELIVERY_STATES))
+    event = addresses.given(request, "event")[:100]
+    before = addresses.before_id(request)
+    async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
+        rows = await list_deliveries(
+            tx, state=state or None, event=event or None, before=before, limit=limit + 1
+        )
+    return rows, state, event
+
+
+async def _read_delivery(request: web.Request) -> tuple[DeliveryRow, dict[str, Any]]:
+    """Return a delivery, and what it caused."""
+    guid = addresses.guid(request)
+    async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
+        row = await inbox.find_delivery(tx, guid)
+        if row is None:
+            raise addresses.no_delivery(guid)
+        tasks = await caused_tasks(tx, guid, limit=ROWS)
+        dispatches = await caused_dispatches(tx, guid, limit=ROWS)
+    return row, {"tasks": tasks, "dispatches": dispatches}
+
+
+async def _replay(request: web.Request) -> DeliveryRow | None:
+    """Requeue a delivery for handling, with all its effects; None if there is no such delivery."""
+    async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
+        return await inbox.replay_delivery(tx, addresses.guid(request))

@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Allowlist
 
 Check = Callable[["Target"], Awaitable[list["Finding"]]]
+GROUP, OTHERS = stat.S_IRWXG, stat.S_IRWXO
+HOUR = 3_600_000  # milliseconds
+WEBHOOK_TIMEOUT = aiohttp.ClientTimeout(total=10)
+FORBIDDEN = frozenset({401, 403})  # answered by a proxy that admits only some
+NEWEST_DELIVERIES = 30  # rows of GitHub's log
+LOGS = "see the log of `ootbot serve`, and the proxy before it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +126,6 @@ def apps_under_test(
     )
 
 
-GROUP, OTHERS = stat.S_IRWXG, stat.S_IRWXO
-
-
 def check_settings(chosen: Settings, warnings: Sequence[str]) -> list[Finding]:
     """Check the options as a whole."""
     findings = [warning("settings", each, "correct or remove it") for each in warnings]
@@ -195,38 +198,6 @@ async def run_checks(target: Target) -> AsyncIterator[Finding]:
         yield each
 
 
-async def _check_here(target: Target) -> list[Finding]:
-    """Run the checks that need no network."""
-    finding, readable = await check_database(target)
-    findings = [check_disk(target.settings.data_dir), finding]
-    if readable:
-        findings += await _tried("database clock", check_database_clock(target))
-        findings += await _tried("activity", check_activity(target))
-    return findings
-
-
-async def _check_with_github(target: Target, listed: Allowlist | None) -> AsyncIterator[Finding]:
-    checks: list[tuple[str, Awaitable[list[Finding]]]] = [("upstream", doctor_github.check_upstream(target))]
-    if listed is not None:
-        checks.append(("backends", doctor_github.check_backends(target, listed)))
-    checks.extend((name, run(target)) for name, run in target.checks)
-    checks += [("server", check_ready(target))]
-    checks += [(f"{app.words} webhook", examine_webhook(target, app)) for app in target.apps]
-    for name, check in checks:
-        for each in await _tried(name, check):
-            yield each
-
-
-async def _tried(name: str, check: Awaitable[list[Finding]]) -> list[Finding]:
-    try:
-        return await check
-    except OotbotError as problem:
-        return [error(name, str(problem)[:300], "try again; see the log of `ootbot serve`")]
-
-
-HOUR = 3_600_000  # milliseconds
-
-
 async def check_database(target: Target) -> tuple[Finding, bool]:
     """Check version and access; the second value says whether rows can be read."""
     store = target.store
@@ -251,21 +222,6 @@ async def check_database(target: Target) -> tuple[Finding, bool]:
         return error("database", str(problem)[:400], todo), False
     kind = "SQLite" if store.sqlite else "PostgreSQL"
     return ok("database", f"{kind}, version {version}, can be written"), True
-
-
-def _newer_version(version: str, *, supported: bool) -> Finding:
-    if supported:
-        detail = f"its version {version} is newer than this program's {migrate.head()}, which works beside it"
-        return warning("database", detail, "finish the upgrade: run the newer ootbot everywhere")
-    detail = f"its version {version} is newer than this program's {migrate.head()}, which cannot work with it"
-    return error("database", detail, "run the newer ootbot, or restore a backup made before the upgrade")
-
-
-def _older_version(version: str) -> Finding:
-    detail = f"its version is {version}, this program needs {migrate.head()}"
-    return warning(
-        "database", detail, "restart `ootbot serve`: it migrates at the start; make a backup first"
-    )
 
 
 async def check_database_clock(target: Target) -> list[Finding]:
@@ -298,6 +254,100 @@ async def check_activity(target: Target) -> list[Finding]:
             *await _check_sweeps(tx, target),
             await _check_stuck(tx),
         ]
+
+
+def age_in_words(span: int) -> str:
+    """Return milliseconds in one unit, rounded down."""
+    for length, unit in ((24 * HOUR, "d"), (HOUR, "h"), (60_000, "min")):
+        if span >= length:
+            return f"{span // length} {unit}"
+    return f"{max(span, 0) // 1000} s"
+
+
+async def examine_webhook(target: Target, app: AppUnderTest) -> list[Finding]:
+    """Check the webhook of one App."""
+    findings = [await _check_config(target, app)]
+    if not target.settings.pulls:
+        findings.append(await _check_ping(target, app))
+    return [*findings, await _check_log(target, app)]
+
+
+async def check_ready(target: Target) -> list[Finding]:
+    """Ask the running bot whether it is ready; with the ADMIN_TOKEN it gives details."""
+    url, token = f"{target.settings.url}/readyz", target.settings.admin_token
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        async with target.http.get(
+            url, headers=headers, timeout=WEBHOOK_TIMEOUT, allow_redirects=False
+        ) as answer:
+            ready = msgspec.json.decode(await answer.read())
+            missing, notes = list(ready["missing"]), list(ready["notes"])
+    except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+        return [
+            error(
+                "server",
+                f"{url}: {_problem_words(problem)}",
+                "start `ootbot serve`; check PUBLIC_URL, DNS and the proxy",
+            )
+        ]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        if answer.status in FORBIDDEN:
+            todo = "ask the process itself: GET /readyz on its own port"
+            return [warning("server", f"the proxy keeps {url} inside ({answer.status})", todo)]
+        return [
+            error(
+                "server",
+                f"{url} answered {answer.status}, and it is not ootbot",
+                "check PUBLIC_URL and the proxy",
+            )
+        ]
+    findings = [error("server", f"not ready: {each}", LOGS) for each in missing]
+    findings += [warning("server", str(each), LOGS) for each in notes]
+    return findings or [ok("server", f"{target.settings.url} is ready")]
+
+
+async def _check_here(target: Target) -> list[Finding]:
+    """Run the checks that need no network."""
+    finding, readable = await check_database(target)
+    findings = [check_disk(target.settings.data_dir), finding]
+    if readable:
+        findings += await _tried("database clock", check_database_clock(target))
+        findings += await _tried("activity", check_activity(target))
+    return findings
+
+
+async def _check_with_github(target: Target, listed: Allowlist | None) -> AsyncIterator[Finding]:
+    checks: list[tuple[str, Awaitable[list[Finding]]]] = [("upstream", doctor_github.check_upstream(target))]
+    if listed is not None:
+        checks.append(("backends", doctor_github.check_backends(target, listed)))
+    checks.extend((name, run(target)) for name, run in target.checks)
+    checks += [("server", check_ready(target))]
+    checks += [(f"{app.words} webhook", examine_webhook(target, app)) for app in target.apps]
+    for name, check in checks:
+        for each in await _tried(name, check):
+            yield each
+
+
+async def _tried(name: str, check: Awaitable[list[Finding]]) -> list[Finding]:
+    try:
+        return await check
+    except OotbotError as problem:
+        return [error(name, str(problem)[:300], "try again; see the log of `ootbot serve`")]
+
+
+def _newer_version(version: str, *, supported: bool) -> Finding:
+    if supported:
+        detail = f"its version {version} is newer than this program's {migrate.head()}, which works beside it"
+        return warning("database", detail, "finish the upgrade: run the newer ootbot everywhere")
+    detail = f"its version {version} is newer than this program's {migrate.head()}, which cannot work with it"
+    return error("database", detail, "run the newer ootbot, or restore a backup made before the upgrade")
+
+
+def _older_version(version: str) -> Finding:
+    detail = f"its version is {version}, this program needs {migrate.head()}"
+    return warning(
+        "database", detail, "restart `ootbot serve`: it migrates at the start; make a backup first"
+    )
 
 
 def _check_last_delivery(tx: Transaction, at: int | None) -> Finding:
@@ -342,62 +392,6 @@ async def _check_stuck(tx: Transaction) -> Finding:
     if now.dead or now.parked:
         return warning("queue", detail, "docs/operations.md, 'When something is stuck'")
     return ok("queue", detail)
-
-
-def age_in_words(span: int) -> str:
-    """Return milliseconds in one unit, rounded down."""
-    for length, unit in ((24 * HOUR, "d"), (HOUR, "h"), (60_000, "min")):
-        if span >= length:
-            return f"{span // length} {unit}"
-    return f"{max(span, 0) // 1000} s"
-
-
-WEBHOOK_TIMEOUT = aiohttp.ClientTimeout(total=10)
-FORBIDDEN = frozenset({401, 403})  # answered by a proxy that admits only some
-NEWEST_DELIVERIES = 30  # rows of GitHub's log
-LOGS = "see the log of `ootbot serve`, and the proxy before it"
-
-
-async def examine_webhook(target: Target, app: AppUnderTest) -> list[Finding]:
-    """Check the webhook of one App."""
-    findings = [await _check_config(target, app)]
-    if not target.settings.pulls:
-        findings.append(await _check_ping(target, app))
-    return [*findings, await _check_log(target, app)]
-
-
-async def check_ready(target: Target) -> list[Finding]:
-    """Ask the running bot whether it is ready; with the ADMIN_TOKEN it gives details."""
-    url, token = f"{target.settings.url}/readyz", target.settings.admin_token
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    try:
-        async with target.http.get(
-            url, headers=headers, timeout=WEBHOOK_TIMEOUT, allow_redirects=False
-        ) as answer:
-            ready = msgspec.json.decode(await answer.read())
-            missing, notes = list(ready["missing"]), list(ready["notes"])
-    except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-        return [
-            error(
-                "server",
-                f"{url}: {_problem_words(problem)}",
-                "start `ootbot serve`; check PUBLIC_URL, DNS and the proxy",
-            )
-        ]
-    except (msgspec.DecodeError, KeyError, TypeError):
-        if answer.status in FORBIDDEN:
-            todo = "ask the process itself: GET /readyz on its own port"
-            return [warning("server", f"the proxy keeps {url} inside ({answer.status})", todo)]
-        return [
-            error(
-                "server",
-                f"{url} answered {answer.status}, and it is not ootbot",
-                "check PUBLIC_URL and the proxy",
-            )
-        ]
-    findings = [error("server", f"not ready: {each}", LOGS) for each in missing]
-    findings += [warning("server", str(each), LOGS) for each in notes]
-    return findings or [ok("server", f"{target.settings.url} is ready")]
 
 
 async def _check_config(target: Target, app: AppUnderTest) -> Finding:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bot.ops.doctor import AppUnderTest, Target
 
 SKEW, TOO_MUCH = 10, 60  # seconds our clock may differ: GitHub and every OIDC token allow a minute
+WITHOUT = "no comment is written and no command gets a reaction; checks and gate go on"
 
 
 async def examine_identity(target: Target, app: AppUnderTest, allowlist: Allowlist | None) -> list[Finding]:
@@ -57,6 +58,85 @@ async def examine_identity(target: Target, app: AppUnderTest, allowlist: Allowli
     return findings + await _check_installations(app, wanted, registered, ours)
 
 
+async def check_allowlist(target: Target) -> tuple[Finding, Allowlist | None]:
+    """Read the allowlist as the bot would."""
+    source, default_events = target.settings.allowlist, frozenset(target.settings.default_events)
+    try:
+        parsed = allowlist_file.parse_allowlist(
+            await allowlist_file.read_source(source, target.app_for), default_events
+        )
+    except RetryLater as problem:
+        return error(
+            "allowlist", f"{source} cannot be read: {problem}", "check the network and try again"
+        ), None
+    except allowlist_file.NoAllowlistText as problem:
+        return error("allowlist", f"{source} cannot be read: {problem}", "check ALLOWLIST"), None
+    except AllowlistError as problem:
+        first, *more = map(str, problem.problems)
+        detail = f"{source}: {first}" + (f" (and {len(more)} more)" if more else "")
+        return error(
+            "allowlist", detail, "`ootbot allowlist check FILE` lists everything that is wrong"
+        ), None
+    if not parsed.entries:
+        return warning(
+            "allowlist", f"{source}: no backend takes part", "list a backend: docs/allowlist.md"
+        ), parsed
+    return ok("allowlist", f"{source}: {len(parsed.entries)} backends"), parsed
+
+
+def check_overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
+    """Name overlapping settings and entries, and say which of them counts."""
+    by_job = settings.check_names == "crcr"
+    entries = listed.entries if by_job else ()
+    problems = [
+        (
+            f"`checks: jobs` of {entry.repo} adds nothing: CHECK_NAMES=crcr counts",
+            "remove it from the allowlist",
+        )
+        for entry in entries
+        if entry.checks == "jobs"
+    ]
+    problems += [
+        (
+            f"`conclusion` of {entry.repo} adds nothing: with CHECK_NAMES=crcr jobs conclude as reported",
+            "remove it from the allowlist",
+        )
+        for entry in entries
+        if entry.level == Level.L3 and entry.conclusion == "failure"
+    ]
+    problems += [
+        (
+            f"the `audiences` of {issuer.issuer} count for its tokens, not OIDC_AUDIENCE",
+            "add the audience its backends use, or remove `audiences`",
+        )
+        for issuer in settings.oidc_issuers
+        if issuer.audiences and not set(settings.oidc_audience) <= set(issuer.audiences)
+    ]
+    own = [entry.repo for entry in listed.entries if entry.actions is not None]
+    noted = [ok("overlap", f"`actions` of {', '.join(own)} count there, not PULL_ACTIONS")] if own else []
+    return [*(warning("overlap", detail, todo) for detail, todo in problems), *noted]
+
+
+async def check_upstream(target: Target) -> list[Finding]:
+    """Check that the App is installed on upstream."""
+    return [
+        ok("upstream", f"the App is on {repo}")
+        if await _is_installed(target.upstream, repo)
+        else error(
+            "upstream", f"the App is not on {repo}, or there is no such repository", "install it there"
+        )
+        for repo in target.settings.upstream_repo
+    ]
+
+
+async def check_backends(target: Target, listed: Allowlist) -> list[Finding]:
+    """Check that the App is installed on every listed backend."""
+    missing = [entry for entry in listed.entries if not await _is_installed(target.relay, entry.repo)]
+    if not missing:
+        return [ok("backends", f"the App is on all {len(listed.entries)}")] if listed.entries else []
+    return [_not_installed(entry) for entry in missing]
+
+
 def _check_server(version: str) -> Finding:
     """Say which features are off on a GitHub Enterprise Server."""
     off = "; ".join(f"{lack.name}: {lack.off}" for lack in responses.lacking(version))
@@ -76,9 +156,6 @@ def _check_clock(target: Target, answer: Response) -> Finding:
     if abs(skew) > TOO_MUCH:
         return error("clock", detail, "set the time: tokens are refused from a minute on")
     return warning("clock", detail, "have NTP set the clock") if abs(skew) > SKEW else ok("clock", detail)
-
-
-WITHOUT = "no comment is written and no command gets a reaction; checks and gate go on"
 
 
 def _only_silences(lacks: list[str], granted: dict[str, str]) -> bool:
@@ -165,85 +242,6 @@ def _message_of(answer: Response) -> str:
         return str(msgspec.json.decode(answer.body).get("message", ""))[:200]
     except (msgspec.DecodeError, AttributeError):
         return answer.body[:100].decode("utf-8", "replace")
-
-
-async def check_allowlist(target: Target) -> tuple[Finding, Allowlist | None]:
-    """Read the allowlist as the bot would."""
-    source, default_events = target.settings.allowlist, frozenset(target.settings.default_events)
-    try:
-        parsed = allowlist_file.parse_allowlist(
-            await allowlist_file.read_source(source, target.app_for), default_events
-        )
-    except RetryLater as problem:
-        return error(
-            "allowlist", f"{source} cannot be read: {problem}", "check the network and try again"
-        ), None
-    except allowlist_file.NoAllowlistText as problem:
-        return error("allowlist", f"{source} cannot be read: {problem}", "check ALLOWLIST"), None
-    except AllowlistError as problem:
-        first, *more = map(str, problem.problems)
-        detail = f"{source}: {first}" + (f" (and {len(more)} more)" if more else "")
-        return error(
-            "allowlist", detail, "`ootbot allowlist check FILE` lists everything that is wrong"
-        ), None
-    if not parsed.entries:
-        return warning(
-            "allowlist", f"{source}: no backend takes part", "list a backend: docs/allowlist.md"
-        ), parsed
-    return ok("allowlist", f"{source}: {len(parsed.entries)} backends"), parsed
-
-
-def check_overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
-    """Name overlapping settings and entries, and say which of them counts."""
-    by_job = settings.check_names == "crcr"
-    entries = listed.entries if by_job else ()
-    problems = [
-        (
-            f"`checks: jobs` of {entry.repo} adds nothing: CHECK_NAMES=crcr counts",
-            "remove it from the allowlist",
-        )
-        for entry in entries
-        if entry.checks == "jobs"
-    ]
-    problems += [
-        (
-            f"`conclusion` of {entry.repo} adds nothing: with CHECK_NAMES=crcr jobs conclude as reported",
-            "remove it from the allowlist",
-        )
-        for entry in entries
-        if entry.level == Level.L3 and entry.conclusion == "failure"
-    ]
-    problems += [
-        (
-            f"the `audiences` of {issuer.issuer} count for its tokens, not OIDC_AUDIENCE",
-            "add the audience its backends use, or remove `audiences`",
-        )
-        for issuer in settings.oidc_issuers
-        if issuer.audiences and not set(settings.oidc_audience) <= set(issuer.audiences)
-    ]
-    own = [entry.repo for entry in listed.entries if entry.actions is not None]
-    noted = [ok("overlap", f"`actions` of {', '.join(own)} count there, not PULL_ACTIONS")] if own else []
-    return [*(warning("overlap", detail, todo) for detail, todo in problems), *noted]
-
-
-async def check_upstream(target: Target) -> list[Finding]:
-    """Check that the App is installed on upstream."""
-    return [
-        ok("upstream", f"the App is on {repo}")
-        if await _is_installed(target.upstream, repo)
-        else error(
-            "upstream", f"the App is not on {repo}, or there is no such repository", "install it there"
-        )
-        for repo in target.settings.upstream_repo
-    ]
-
-
-async def check_backends(target: Target, listed: Allowlist) -> list[Finding]:
-    """Check that the App is installed on every listed backend."""
-    missing = [entry for entry in listed.entries if not await _is_installed(target.relay, entry.repo)]
-    if not missing:
-        return [ok("backends", f"the App is on all {len(listed.entries)}")] if listed.entries else []
-    return [_not_installed(entry) for entry in missing]
 
 
 def _not_installed(entry: Entry) -> Finding:

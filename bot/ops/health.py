@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 RECENT = 15  # seconds
 ONLY_FOR_ADMIN = "see /admin or `ootbot doctor`, or ask with the ADMIN_TOKEN"
 TOO_OLD = 24 * 3_600_000  # milliseconds since the last complete sweep
+PASSED_ON = ("Authorization", "Cookie")  # headers that say who asks
+SUMMED = frozenset({"process_resident_memory_bytes", "process_virtual_memory_bytes", "process_open_fds"})
+ADDITIVE = frozenset({"counter", "histogram", "summary"})
+SampleKey = tuple[str, tuple[tuple[str, str], ...]]  # a sample's name and labels
+SampleValues = dict[SampleKey, float]
 
 
 class Alive(Answer, frozen=True, kw_only=True):
@@ -57,6 +62,29 @@ class Ready(Struct, frozen=True, kw_only=True):
     role: Annotated[str, one_of(("web", "worker", "all"))]
     missing: list[str]
     notes: list[str]
+
+
+OPERATIONS = (
+    openapi.Operation("GET /healthz", "healthz", "Whether the process answers", Alive, topic=openapi.RUNNING),
+    openapi.Operation(
+        "GET /readyz",
+        "readyz",
+        "Whether work can be done",
+        {
+            200: openapi.Content(Ready, "It can; `notes` say what needs attention"),
+            503: openapi.Content(Ready, "`missing` says why not"),
+        },
+        topic=openapi.RUNNING,
+        callers=openapi.READER,
+    ),
+    openapi.Operation(
+        "GET /metrics",
+        "metrics",
+        "Prometheus text",
+        openapi.Content(str, "Counters and gauges", media_type="text/plain"),
+        topic=openapi.RUNNING,
+    ),
+)
 
 
 async def send_liveness(_request: web.Request) -> web.Response:
@@ -105,43 +133,6 @@ async def send_readiness(request: web.Request) -> web.Response:
     return send_json(ready, status=503 if missing else 200)
 
 
-def _of_upstream(settings: Settings, hidden: Hidden, problems: list[str]) -> list[str]:
-    """Return upstream's problems, as far as they name nothing hidden."""
-    shown = [ONLY_FOR_ADMIN] if problems and _names_private(settings, hidden) else problems
-    return [f"upstream: {problem}" for problem in shown]
-
-
-def _names_private(settings: Settings, hidden: Hidden) -> bool:
-    """Whether the allowlist's location and problems would name anything hidden."""
-    source = parse_github_source(settings.allowlist)
-    return any(map(hidden.has, [*settings.upstream_repo, *([source.repo] if source else [])]))
-
-
-def _given_up(left: Backlog) -> list[str]:
-    """Return notes on work that waits for the operator."""
-    notes = []
-    if left.parked:
-        notes.append(
-            f"deliveries: {left.parked} of the last week could not be handled; see /admin/deliveries?state=parked"
-        )
-    if left.dead:
-        notes.append(f"tasks: {left.dead} given up; see /admin/tasks?state=dead")
-    return notes
-
-
-def _refused_writes(context: Context) -> list[str]:
-    """Return whether writes failed lately: the database locked, full, or its file gone."""
-    at, why = context.store.failure or (0, "")
-    ago = (context.clock.now() - at) // 1000
-    return [f"database: a write failed {ago} s ago: {why}"[:300]] if ago < RECENT else []
-
-
-def _refused_keys(context: Context) -> list[str]:
-    """Return GitHub's last words about the Apps' keys that it does not accept."""
-    apps = {app.app_id: app for app in (context.github, context.backend_github)}
-    return [f"App {number}: {app.refusal}"[:300] for number, app in apps.items() if app.refusal]
-
-
 async def send_metrics(request: web.Request) -> web.Response:
     """Prometheus text."""
     context = request.app[CONTEXT]
@@ -172,52 +163,11 @@ async def send_metrics(request: web.Request) -> web.Response:
     )
 
 
-def _measure_disk(settings: Settings) -> None:
-    metrics.DISK_FREE.clear()  # an alert on a stale value would be false
-    free = files.free_bytes(settings.data_dir)
-    if free is not None:
-        metrics.DISK_FREE.labels("sqlite" if settings.database_url is None else "files").set(free)
-
-
-async def _ages(tx: Transaction, context: Context) -> list[tuple[str, int, int]]:
-    return await redeliver.read_sweep_ages(
-        tx, [context.github.app_id, context.backend_github.app_id], list(redeliver.SWEPT)
-    )
-
-
 routes = [
     web.get("/healthz", send_liveness),
     web.get("/readyz", send_readiness),
     web.get("/metrics", send_metrics),
 ]
-OPERATIONS = (
-    openapi.Operation("GET /healthz", "healthz", "Whether the process answers", Alive, topic=openapi.RUNNING),
-    openapi.Operation(
-        "GET /readyz",
-        "readyz",
-        "Whether work can be done",
-        {
-            200: openapi.Content(Ready, "It can; `notes` say what needs attention"),
-            503: openapi.Content(Ready, "`missing` says why not"),
-        },
-        topic=openapi.RUNNING,
-        callers=openapi.READER,
-    ),
-    openapi.Operation(
-        "GET /metrics",
-        "metrics",
-        "Prometheus text",
-        openapi.Content(str, "Counters and gauges", media_type="text/plain"),
-        topic=openapi.RUNNING,
-    ),
-)
-
-
-PASSED_ON = ("Authorization", "Cookie")  # headers that say who asks
-SUMMED = frozenset({"process_resident_memory_bytes", "process_virtual_memory_bytes", "process_open_fds"})
-ADDITIVE = frozenset({"counter", "histogram", "summary"})
-SampleKey = tuple[str, tuple[tuple[str, str], ...]]  # a sample's name and labels
-SampleValues = dict[SampleKey, float]
 
 
 def routes_of_processes(supervisor: Supervisor) -> list[web.RouteDef]:
@@ -256,11 +206,6 @@ def routes_of_processes(supervisor: Supervisor) -> list[web.RouteDef]:
     ]
 
 
-def _decode_readiness(answer: web.Response) -> Ready:
-    assert isinstance(answer.body, bytes)
-    return msgspec.json.decode(answer.body, type=Ready)
-
-
 class Totals:
     """Merges the metrics of all processes: counts are added, of other values the greatest is shown.
 
@@ -294,6 +239,61 @@ class Totals:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Collected(families.values(), values))
         return prometheus_client.generate_latest(registry)
+
+
+def _of_upstream(settings: Settings, hidden: Hidden, problems: list[str]) -> list[str]:
+    """Return upstream's problems, as far as they name nothing hidden."""
+    shown = [ONLY_FOR_ADMIN] if problems and _names_private(settings, hidden) else problems
+    return [f"upstream: {problem}" for problem in shown]
+
+
+def _names_private(settings: Settings, hidden: Hidden) -> bool:
+    """Whether the allowlist's location and problems would name anything hidden."""
+    source = parse_github_source(settings.allowlist)
+    return any(map(hidden.has, [*settings.upstream_repo, *([source.repo] if source else [])]))
+
+
+def _given_up(left: Backlog) -> list[str]:
+    """Return notes on work that waits for the operator."""
+    notes = []
+    if left.parked:
+        notes.append(
+            f"deliveries: {left.parked} of the last week could not be handled; see /admin/deliveries?state=parked"
+        )
+    if left.dead:
+        notes.append(f"tasks: {left.dead} given up; see /admin/tasks?state=dead")
+    return notes
+
+
+def _refused_writes(context: Context) -> list[str]:
+    """Return whether writes failed lately: the database locked, full, or its file gone."""
+    at, why = context.store.failure or (0, "")
+    ago = (context.clock.now() - at) // 1000
+    return [f"database: a write failed {ago} s ago: {why}"[:300]] if ago < RECENT else []
+
+
+def _refused_keys(context: Context) -> list[str]:
+    """Return GitHub's last words about the Apps' keys that it does not accept."""
+    apps = {app.app_id: app for app in (context.github, context.backend_github)}
+    return [f"App {number}: {app.refusal}"[:300] for number, app in apps.items() if app.refusal]
+
+
+def _measure_disk(settings: Settings) -> None:
+    metrics.DISK_FREE.clear()  # an alert on a stale value would be false
+    free = files.free_bytes(settings.data_dir)
+    if free is not None:
+        metrics.DISK_FREE.labels("sqlite" if settings.database_url is None else "files").set(free)
+
+
+async def _ages(tx: Transaction, context: Context) -> list[tuple[str, int, int]]:
+    return await redeliver.read_sweep_ages(
+        tx, [context.github.app_id, context.backend_github.app_id], list(redeliver.SWEPT)
+    )
+
+
+def _decode_readiness(answer: web.Response) -> Ready:
+    assert isinstance(answer.body, bytes)
+    return msgspec.json.decode(answer.body, type=Ready)
 
 
 class _Collected(prometheus_client.registry.Collector):

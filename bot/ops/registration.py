@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from bot.ops.registration_files import SettingsFiles, WantedApp
 
 EXCHANGE_TIMEOUT = aiohttp.ClientTimeout(total=20)
+SETUP_COOKIE = "ootbot_setup"
+STYLE = (
+    ":root{color-scheme:light dark}"
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
+    "table{border-collapse:collapse;width:100%}"
+    "td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8886;vertical-align:top}"
+    "button{font:inherit;padding:.5rem 1rem}.problem{border-left:4px solid #c33;padding-left:.7rem}"
+)
 
 
 class _Conversion(msgspec.Struct):
@@ -82,31 +90,6 @@ async def exchange_code(
         private_key=given.pem,
         webhook_secret=secret,
     )
-
-
-def _read_conversion(body: bytes) -> _Conversion:
-    try:
-        return msgspec.json.decode(body, type=_Conversion)
-    except msgspec.MsgspecError as error:  # never with the body: it holds the key
-        raise GitHubRefused(201, f"this is not what GitHub gives for a new App: {error}") from None
-
-
-async def _give_secret(http: aiohttp.ClientSession, clock: Clock, api_url: str, given: _Conversion) -> str:
-    """Set a webhook secret on an App that GitHub made without one; returns it."""
-    secret = secrets.token_hex(32)
-    app = GitHubApp(app_id=given.id, private_key=given.pem, api_url=api_url, http=http, clock=clock)
-    await app.as_app().patch("/app/hook/config", data={"secret": secret})
-    return secret
-
-
-SETUP_COOKIE = "ootbot_setup"
-STYLE = (
-    ":root{color-scheme:light dark}"
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;width:100%}"
-    "td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8886;vertical-align:top}"
-    "button{font:inherit;padding:.5rem 1rem}.problem{border-left:4px solid #c33;padding-left:.7rem}"
-)
 
 
 class RegistrationPage:
@@ -272,6 +255,21 @@ class RegistrationPage:
     def _render(self, template: str, **values: Any) -> web.Response:
         text = self._templates.get_template(template).render(values)
         return web.Response(text=text, content_type="text/html")
+
+
+def _read_conversion(body: bytes) -> _Conversion:
+    try:
+        return msgspec.json.decode(body, type=_Conversion)
+    except msgspec.MsgspecError as error:  # never with the body: it holds the key
+        raise GitHubRefused(201, f"this is not what GitHub gives for a new App: {error}") from None
+
+
+async def _give_secret(http: aiohttp.ClientSession, clock: Clock, api_url: str, given: _Conversion) -> str:
+    """Set a webhook secret on an App that GitHub made without one; returns it."""
+    secret = secrets.token_hex(32)
+    app = GitHubApp(app_id=given.id, private_key=given.pem, api_url=api_url, http=http, clock=clock)
+    await app.as_app().patch("/app/hook/config", data={"secret": secret})
+    return secret
 
 
 def _is_same(expected: str, given: str) -> bool:

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 GITHUB = "https://api.github.com"
 RESIDENCY = ".ghe.com"
+PRIVATE = 0o600
+NOBODY_YET = """\
+# Which backends take part, and at which level: see docs/allowlist.md. None yet.
+L1: []
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,13 +92,6 @@ def issuer_of(api_url: str) -> str | None:
         return f"{pages}/_services/token"
     host = urlsplit(pages).netloc
     return f"https://token.actions.{host}" if host.endswith(RESIDENCY) else None
-
-
-PRIVATE = 0o600
-NOBODY_YET = """\
-# Which backends take part, and at which level: see docs/allowlist.md. None yet.
-L1: []
-"""
 
 
 @dataclass(frozen=True, kw_only=True)

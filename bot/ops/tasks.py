@@ -35,6 +35,36 @@ TASK_STATES = ("waiting", "running", "done", "dead")
 RETRYABLE = ("dead", "waiting")
 
 
+class Task(
+    RowAnswer,
+    row=TaskRow,
+    only=(
+        "id", "kind", "key", "state", "created_at", "due_at", "finished_at", "attempts", "error", "cause",
+    ),
+    frozen=True,
+):  # fmt: skip
+    """A task of the queue."""
+
+    state: Annotated[str, one_of(TASK_STATES)]
+    created_at: Time
+    due_at: Time
+    finished_at: Time | None
+
+
+class Tasks(Answer, frozen=True, kw_only=True):
+    """Newest first; `next` as with records"""
+
+    tasks: list[Task]
+    next: int | None
+
+
+class Retried(Answer, frozen=True, kw_only=True):
+    """It runs next"""
+
+    task: int
+    state: Literal["waiting"]
+
+
 async def list_tasks(tx: Transaction, *, state: str | None, before: int | None, limit: int) -> list[TaskRow]:
     """Return tasks, newest first; `before` is the id of the last one on the previous page."""
     query = select(TaskRow, task)
@@ -78,57 +108,6 @@ async def retry_tasks(tx: Transaction, identifier: int) -> TaskRow | None:
         await tx.run(sa.update(task).where(*waiting).values(due_at=tx.now))
         await tx.run(this.values(state="done", error="its key waits again"))
     return row
-
-
-async def _lock_tasks(tx: Transaction, identifier: int) -> TaskRow | None:
-    """Return a task, locked until the transaction ends."""
-    query = select(TaskRow, task).where(task.c.id == identifier)
-    return await tx.fetch_first(query if tx.sqlite else query.with_for_update())
-
-
-class Task(
-    RowAnswer,
-    row=TaskRow,
-    only=(
-        "id", "kind", "key", "state", "created_at", "due_at", "finished_at", "attempts", "error", "cause",
-    ),
-    frozen=True,
-):  # fmt: skip
-    """A task of the queue."""
-
-    state: Annotated[str, one_of(TASK_STATES)]
-    created_at: Time
-    due_at: Time
-    finished_at: Time | None
-
-
-class Tasks(Answer, frozen=True, kw_only=True):
-    """Newest first; `next` as with records"""
-
-    tasks: list[Task]
-    next: int | None
-
-
-class Retried(Answer, frozen=True, kw_only=True):
-    """It runs next"""
-
-    task: int
-    state: Literal["waiting"]
-
-
-async def _read_tasks(request: web.Request, limit: int) -> tuple[list[TaskRow], str]:
-    """Read tasks, one more than the limit if there are more; returns also the state asked for."""
-    state = addresses.choice(request, "state", ("", *TASK_STATES))
-    before = addresses.before_id(request)
-    async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        rows = await list_tasks(tx, state=state or None, before=before, limit=limit + 1)
-    return rows, state
-
-
-async def _retry(request: web.Request) -> TaskRow | None:
-    """Make a dead or waiting task due now; returns it as it was, or None."""
-    async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        return await retry_tasks(tx, addresses.number(request.match_info["id"]))
 
 
 @page_for_admin
@@ -209,3 +188,24 @@ TASK_ENDPOINTS = (
     Endpoint(web.get("/admin/tasks", show_tasks)),
     Endpoint(web.post("/admin/tasks/{id}/retry", retry_by_form)),
 )
+
+
+async def _lock_tasks(tx: Transaction, identifier: int) -> TaskRow | None:
+    """Return a task, locked until the transaction ends."""
+    query = select(TaskRow, task).where(task.c.id == identifier)
+    return await tx.fetch_first(query if tx.sqlite else query.with_for_update())
+
+
+async def _read_tasks(request: web.Request, limit: int) -> tuple[list[TaskRow], str]:
+    """Read tasks, one more than the limit if there are more; returns also the state asked for."""
+    state = addresses.choice(request, "state", ("", *TASK_STATES))
+    before = addresses.before_id(request)
+    async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
+        rows = await list_tasks(tx, state=state or None, before=before, limit=limit + 1)
+    return rows, state
+
+
+async def _retry(request: web.Request) -> TaskRow | None:
+    """Make a dead or waiting task due now; returns it as it was, or None."""
+    async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
+        return await retry_tasks(tx, addresses.number(request.match_info["id"]))

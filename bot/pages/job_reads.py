@@ -66,19 +66,6 @@ async def visible_ids_of(query: Query, repo: str) -> set[int]:
     return await _visible_of(query.request, query.tx, query.hidden, repo)
 
 
-async def _visible_of(request: web.Request, tx: Transaction, hidden: Hidden, repo: str) -> set[int]:
-    owners = await repositories.read_ids(tx, repo)
-    if access.reads_private(request):
-        return owners
-    visible = set()
-    for identifier in owners:
-        if hidden.has(repo, identifier):
-            continue
-        if (await runs.repository_facts(tx, identifier)).private is False:
-            visible.add(identifier)
-    return visible
-
-
 async def has_rows(query: Query, repo: str, repository_id: sa.Column[int]) -> bool:
     """Whether a table has a row of a repository that the request may see; the column holds its repositories."""
     return await runs.has_rows(query.tx, repository_id, await visible_ids_of(query, repo))
@@ -130,11 +117,6 @@ async def log_state(tx: Transaction, settings: Settings, of: WorkflowJobRow) -> 
     if refused:
         return LogState(state=FetchState.SKIPPED, reason=refused, bytes=None)
     return LogState(state=FetchState.WANTED, reason="not asked for yet", bytes=None)
-
-
-def _log_state(row: FetchRow) -> LogState:
-    words = state_in_words(row["state"], row["error"], tries=row["tries"])
-    return LogState(state=row["state"], reason=words, bytes=row["size"])
 
 
 async def asked_log_state(tx: Transaction, repository_id: int, job_id: int) -> LogState | None:
@@ -212,3 +194,21 @@ def job_subject(request: web.Request, of: WorkflowJobRow) -> JobSubject:
         query=dict(request.query),
         settings=request.app[CONTEXT].settings,
     )
+
+
+async def _visible_of(request: web.Request, tx: Transaction, hidden: Hidden, repo: str) -> set[int]:
+    owners = await repositories.read_ids(tx, repo)
+    if access.reads_private(request):
+        return owners
+    visible = set()
+    for identifier in owners:
+        if hidden.has(repo, identifier):
+            continue
+        if (await runs.repository_facts(tx, identifier)).private is False:
+            visible.add(identifier)
+    return visible
+
+
+def _log_state(row: FetchRow) -> LogState:
+    words = state_in_words(row["state"], row["error"], tries=row["tries"])
+    return LogState(state=row["state"], reason=words, bytes=row["size"])

@@ -39,6 +39,11 @@ WORD = re.compile(r"[a-z][a-z0-9_.-]{0,39}")  # an event
 UNKNOWN = "unknown"
 KNOWN = frozenset((*feature.CIRCLECI_EVENTS, *feature.BUILDKITE_EVENTS))
 JOB_EVENTS, BUILD_EVENTS = frozenset(feature.JOB_EVENTS), frozenset(feature.BUILD_EVENTS)
+T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+SKEW = 300  # seconds a signed time may differ from ours: what is sent again later is refused
+PARTS_MOST = 20
+_SIGNED = re.compile(r"timestamp=([0-9]{1,12}),signature=([0-9a-f]{64})")
 
 
 class Subject(NamedTuple):
@@ -48,6 +53,80 @@ class Subject(NamedTuple):
     project: str | None  # None: of no project
     repo: str | None
     ignored: str  # why nothing follows from it
+
+
+class Identified(msgspec.Struct):
+    """An object of which only the id is read."""
+
+    id: Any = None
+
+
+class Project(msgspec.Struct):
+    """A project of CircleCI."""
+
+    slug: Any = None
+
+
+class CircleciEvent(msgspec.Struct):
+    """An event of CircleCI."""
+
+    id: Any = None
+    type: Any = None
+    job: Identified | None = None
+    workflow: Identified | None = None
+    project: Project | None = None
+
+
+class Job(msgspec.Struct, omit_defaults=True):
+    """A job of Buildkite: its id, and what tells its events apart."""
+
+    id: Any = None
+    state: Any = None
+    runnable_at: Any = None
+    started_at: Any = None
+    finished_at: Any = None
+    exit_status: Any = None
+    soft_failed: Any = None
+    retried_in_job_id: Any = None
+
+
+class Build(msgspec.Struct, omit_defaults=True):
+    """A build of Buildkite: its id, and what tells its events apart."""
+
+    id: Any = None
+    web_url: Any = None
+    state: Any = None
+    blocked: Any = None
+    commit: Any = None
+    started_at: Any = None
+    finished_at: Any = None
+
+
+class Pipeline(msgspec.Struct):
+    """A pipeline of Buildkite."""
+
+    slug: Any = None
+
+
+class Agent(msgspec.Struct, omit_defaults=True):
+    """An agent of Buildkite."""
+
+    id: Any = None
+    web_url: Any = None
+    url: Any = None
+
+
+class BuildkiteEvent(msgspec.Struct):
+    """An event of Buildkite."""
+
+    event: Any = None
+    job: Job | None = None
+    build: Build | None = None
+    pipeline: Pipeline | None = None
+    agent: Agent | None = None
+
+
+_circleci, _buildkite = msgspec.json.Decoder(CircleciEvent), msgspec.json.Decoder(BuildkiteEvent)
 
 
 def admit_circleci(headers: Mapping[str, str], body: bytes, context: Context) -> Incoming:
@@ -127,6 +206,100 @@ def buildkite_subject(told: BuildkiteEvent, event: object, trusted: Iterable[Pro
     return _of_project(BUILDKITE, name, project, project, trusted)
 
 
+def _count_taken(incoming: Incoming) -> None:
+    kind, _, event = incoming["event"].partition(".")
+    metrics.count_provider_event(kind, event if event in KNOWN else "other")
+    if incoming.get("foreign"):
+        metrics.PROVIDER_UNMAPPED.labels(kind).inc()
+
+
+CIRCLECI_SENDER = Sender(
+    path=PATHS[CIRCLECI],
+    limit=LIMIT,
+    admit=admit_circleci,
+    taken=_count_taken,
+    refused=lambda refusal: _count_refused(CIRCLECI, refusal),
+)
+BUILDKITE_SENDER = Sender(
+    path=PATHS[BUILDKITE],
+    limit=LIMIT,
+    admit=admit_buildkite,
+    taken=_count_taken,
+    refused=lambda refusal: _count_refused(BUILDKITE, refusal),
+)
+SENDERS = (CIRCLECI_SENDER, BUILDKITE_SENDER)
+
+
+def peek_circleci(body: bytes) -> CircleciEvent:
+    """Return what an event of CircleCI is about; raises Rejected 400."""
+    return _decode(_circleci, body)
+
+
+def peek_buildkite(body: bytes) -> BuildkiteEvent:
+    """Return what an event of Buildkite is about; raises Rejected 400."""
+    return _decode(_buildkite, body)
+
+
+def find_changes(told: BuildkiteEvent, event: str, signed_at: str) -> bytes:
+    """Return what distinguishes an event of Buildkite from others, "" if only its whole body does.
+
+    Agents come back to a state they were in before, so the time counts; nothing else does.
+    """
+    about: tuple[object, ...] = (told.job, told.build)
+    if told.agent is not None:
+        about = (told.agent, signed_at)
+    elif told.build is None:
+        return b""
+    try:
+        return _encode((event, *about))
+    except (UnicodeEncodeError, RecursionError):  # what can be decoded may still be odd
+        return b""
+
+
+def verify_circleci(header: str, body: bytes, secrets: Iterable[str]) -> list[str]:
+    """Return the secrets that made the `v1=` signature of the header; other versions are ignored.
+
+    https://circleci.com/docs/webhooks/
+    """
+    signatures = [
+        part.strip().removeprefix("v1=")
+        for part in header.split(",")[:PARTS_MOST]
+        if part.strip().startswith("v1=")
+    ]
+    return [
+        secret
+        for secret in secrets
+        if _is_among(signatures, hmac.digest(secret.encode(), body, "sha256").hex())
+    ]
+
+
+def verify_buildkite(header: str, body: bytes, tokens: Iterable[str], *, now: float) -> list[str]:
+    """Return the tokens that made the header's signature; none if its time is too far from `now` (seconds).
+
+    https://buildkite.com/docs/apis/webhooks/pipelines
+    """
+    match = _SIGNED.fullmatch(header.replace(" ", ""))
+    if match is None or abs(now - int(match[1])) > SKEW:
+        return []
+    signature, signed = match[2], b"%b.%b" % (match[1].encode(), body)
+    return [
+        token
+        for token in tokens
+        if hmac.compare_digest(signature, hmac.digest(token.encode(), signed, "sha256").hex())
+    ]
+
+
+def read_signing_time(header: str) -> str:
+    """Return the time in Buildkite's signature as it is written there, "" if it has none."""
+    match = _SIGNED.fullmatch(header.replace(" ", ""))
+    return match[1] if match else ""
+
+
+def same_tokens(header: str, tokens: Iterable[str]) -> list[str]:
+    """Return the tokens that a header holds in plain text."""
+    return [token for token in tokens if header and _same(header, token)]
+
+
 def _of_project(kind: str, event: str, project: str, shown: str, trusted: Iterable[Provider]) -> Subject:
     for provider in trusted:
         if repo := provider.projects.get(project):
@@ -184,120 +357,8 @@ def _invalid(field: str) -> Rejected:
     return Rejected(400, "invalid_body", f"{field} is missing or malformed")
 
 
-def _count_taken(incoming: Incoming) -> None:
-    kind, _, event = incoming["event"].partition(".")
-    metrics.count_provider_event(kind, event if event in KNOWN else "other")
-    if incoming.get("foreign"):
-        metrics.PROVIDER_UNMAPPED.labels(kind).inc()
-
-
 def _count_refused(kind: str, refusal: Rejected) -> None:
     metrics.PROVIDER_REFUSED.labels(kind, refusal.code).inc()
-
-
-CIRCLECI_SENDER = Sender(
-    path=PATHS[CIRCLECI],
-    limit=LIMIT,
-    admit=admit_circleci,
-    taken=_count_taken,
-    refused=lambda refusal: _count_refused(CIRCLECI, refusal),
-)
-BUILDKITE_SENDER = Sender(
-    path=PATHS[BUILDKITE],
-    limit=LIMIT,
-    admit=admit_buildkite,
-    taken=_count_taken,
-    refused=lambda refusal: _count_refused(BUILDKITE, refusal),
-)
-SENDERS = (CIRCLECI_SENDER, BUILDKITE_SENDER)
-
-
-T = TypeVar("T")
-
-
-class Identified(msgspec.Struct):
-    """An object of which only the id is read."""
-
-    id: Any = None
-
-
-class Project(msgspec.Struct):
-    """A project of CircleCI."""
-
-    slug: Any = None
-
-
-class CircleciEvent(msgspec.Struct):
-    """An event of CircleCI."""
-
-    id: Any = None
-    type: Any = None
-    job: Identified | None = None
-    workflow: Identified | None = None
-    project: Project | None = None
-
-
-class Job(msgspec.Struct, omit_defaults=True):
-    """A job of Buildkite: its id, and what tells its events apart."""
-
-    id: Any = None
-    state: Any = None
-    runnable_at: Any = None
-    started_at: Any = None
-    finished_at: Any = None
-    exit_status: Any = None
-    soft_failed: Any = None
-    retried_in_job_id: Any = None
-
-
-class Build(msgspec.Struct, omit_defaults=True):
-    """A build of Buildkite: its id, and what tells its events apart."""
-
-    id: Any = None
-    web_url: Any = None
-    state: Any = None
-    blocked: Any = None
-    commit: Any = None
-    started_at: Any = None
-    finished_at: Any = None
-
-
-class Pipeline(msgspec.Struct):
-    """A pipeline of Buildkite."""
-
-    slug: Any = None
-
-
-class Agent(msgspec.Struct, omit_defaults=True):
-    """An agent of Buildkite."""
-
-    id: Any = None
-    web_url: Any = None
-    url: Any = None
-
-
-class BuildkiteEvent(msgspec.Struct):
-    """An event of Buildkite."""
-
-    event: Any = None
-    job: Job | None = None
-    build: Build | None = None
-    pipeline: Pipeline | None = None
-    agent: Agent | None = None
-
-
-_circleci, _buildkite = msgspec.json.Decoder(CircleciEvent), msgspec.json.Decoder(BuildkiteEvent)
-_encode = msgspec.json.Encoder().encode
-
-
-def peek_circleci(body: bytes) -> CircleciEvent:
-    """Return what an event of CircleCI is about; raises Rejected 400."""
-    return _decode(_circleci, body)
-
-
-def peek_buildkite(body: bytes) -> BuildkiteEvent:
-    """Return what an event of Buildkite is about; raises Rejected 400."""
-    return _decode(_buildkite, body)
 
 
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
@@ -310,71 +371,6 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         ) from None
     except RecursionError:
         raise Rejected(400, "invalid_body", "the body is nested too deeply") from None
-
-
-def find_changes(told: BuildkiteEvent, event: str, signed_at: str) -> bytes:
-    """Return what distinguishes an event of Buildkite from others, "" if only its whole body does.
-
-    Agents come back to a state they were in before, so the time counts; nothing else does.
-    """
-    about: tuple[object, ...] = (told.job, told.build)
-    if told.agent is not None:
-        about = (told.agent, signed_at)
-    elif told.build is None:
-        return b""
-    try:
-        return _encode((event, *about))
-    except (UnicodeEncodeError, RecursionError):  # what can be decoded may still be odd
-        return b""
-
-
-SKEW = 300  # seconds a signed time may differ from ours: what is sent again later is refused
-PARTS_MOST = 20
-_SIGNED = re.compile(r"timestamp=([0-9]{1,12}),signature=([0-9a-f]{64})")
-
-
-def verify_circleci(header: str, body: bytes, secrets: Iterable[str]) -> list[str]:
-    """Return the secrets that made the `v1=` signature of the header; other versions are ignored.
-
-    https://circleci.com/docs/webhooks/
-    """
-    signatures = [
-        part.strip().removeprefix("v1=")
-        for part in header.split(",")[:PARTS_MOST]
-        if part.strip().startswith("v1=")
-    ]
-    return [
-        secret
-        for secret in secrets
-        if _is_among(signatures, hmac.digest(secret.encode(), body, "sha256").hex())
-    ]
-
-
-def verify_buildkite(header: str, body: bytes, tokens: Iterable[str], *, now: float) -> list[str]:
-    """Return the tokens that made the header's signature; none if its time is too far from `now` (seconds).
-
-    https://buildkite.com/docs/apis/webhooks/pipelines
-    """
-    match = _SIGNED.fullmatch(header.replace(" ", ""))
-    if match is None or abs(now - int(match[1])) > SKEW:
-        return []
-    signature, signed = match[2], b"%b.%b" % (match[1].encode(), body)
-    return [
-        token
-        for token in tokens
-        if hmac.compare_digest(signature, hmac.digest(token.encode(), signed, "sha256").hex())
-    ]
-
-
-def read_signing_time(header: str) -> str:
-    """Return the time in Buildkite's signature as it is written there, "" if it has none."""
-    match = _SIGNED.fullmatch(header.replace(" ", ""))
-    return match[1] if match else ""
-
-
-def same_tokens(header: str, tokens: Iterable[str]) -> list[str]:
-    """Return the tokens that a header holds in plain text."""
-    return [token for token in tokens if header and _same(header, token)]
 
 
 def _same(signature: str, expected: str) -> bool:

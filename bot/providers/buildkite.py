@@ -60,6 +60,21 @@ INFRA = {
     "signature_rejected": "its agent rejected its signature",
 }
 SCRIPT = "script"  # type of the jobs that run a command; others wait, or start other builds
+CONNECTED, LOST = "connected", "lost"
+DEFAULT_QUEUE = "default"
+TAGS_MOST = 50
+AGENT_ADDRESS = re.compile(r"https?://[^/?#]+/(?:v2/)?organizations/([A-Za-z0-9._-]{1,100})/agents/")
+REFUSED, LIMITED = frozenset({401, 403}), 429
+REFUSED_PAUSE, LIMITED_PAUSE = 3_600.0, 60.0  # seconds; a limit is one of requests in a minute
+
+
+class TokenRefused(RetryLater):
+    """Buildkite does not accept the API token, or it may not read what was asked for."""
+
+
+class _Pause(NamedTuple):
+    until: int  # epoch milliseconds
+    reason: str
 
 
 def make_project(address: object, slug: object) -> str:
@@ -144,59 +159,6 @@ def read_build(data: JsonObject, start: JsonObject) -> Record:
     return tables.make_record(PROVIDER_RUN, values)
 
 
-def _common(data: JsonObject, start: JsonObject) -> dict[str, Any]:
-    return start | {
-        "provider": BUILDKITE,
-        "project": make_project(data["build"].get("web_url"), data["pipeline"].get("slug")),
-        "head_sha": tables.read_commit(data, "build", "commit"),  # HEAD until the build has begun
-        "branch": tables.read_text(data, "build", "branch"),
-        "tag": tables.read_text(data, "build", "tag"),
-        "pr_number": tables.read_number(data, "build", "pull_request", "id"),
-    }
-
-
-def _job_state(state: str, exit_status: int | None, *, ended: bool) -> tuple[str, str | None]:
-    if state == "finished":
-        return (COMPLETED, "success" if exit_status == 0 else "failure" if exit_status is not None else OTHER)
-    return JOB_STATES.get(state, (COMPLETED, OTHER) if ended else (RUNNING, None))
-
-
-def _failure(
-    job: JsonObject, state: str, exit_status: int | None, conclusion: str | None
-) -> dict[str, str | None]:
-    """Return why a job failed, and whether that was its own doing."""
-    reason = tables.read_text(job, "signal_reason", most=tables.WORD_MOST) or ""
-    if state == "expired":
-        return {"reason": NO_AGENT, "failure_kind": "infra"}
-    if conclusion not in {"failure", "neutral"}:
-        return {"reason": None, "failure_kind": None}
-    if reason in INFRA or exit_status == LOST_EXIT_STATUS:
-        return {"reason": INFRA.get(reason, "its agent was lost"), "failure_kind": "infra"}
-    words = None if exit_status is None else f"exit status {exit_status}"
-    return {"reason": words, "failure_kind": None}
-
-
-def _job_name(job: JsonObject) -> str:
-    """Return a job's name as it is, with its emoji; without one the key of its step, or its command's first word."""
-    command = (tables.read_text(job, "command") or "").split()
-    return (
-        tables.read_text(job, "name") or tables.read_text(job, "step_key") or next(iter(command), "") or "job"
-    )
-
-
-def _asked_runner(job: JsonObject) -> str | None:
-    """Return what a job asks of its agent: the rule that names a queue, or else all rules."""
-    rules = [rule for rule in read_member(job, ("agent_query_rules",), Kind.TEXTS) or () if rule != "*"]
-    queue = next((rule for rule in rules if rule.startswith("queue=")), None)
-    return (queue or " ".join(rules))[: tables.ID_MOST] or None
-
-
-CONNECTED, LOST = "connected", "lost"
-DEFAULT_QUEUE = "default"
-TAGS_MOST = 50
-AGENT_ADDRESS = re.compile(r"https?://[^/?#]+/(?:v2/)?organizations/([A-Za-z0-9._-]{1,100})/agents/")
-
-
 def find_organization(*addresses: object) -> str:
     """Return the organization of an agent, read from its addresses at Buildkite; "" if they name none."""
     for address in addresses:
@@ -221,19 +183,6 @@ def read_agent(data: JsonObject, event: str, *, received_at: int) -> ProviderAge
         "at": received_at,
         "version": f"{received_at:015d}:{AGENT_STATES.index(state)}",
     }
-
-
-REFUSED, LIMITED = frozenset({401, 403}), 429
-REFUSED_PAUSE, LIMITED_PAUSE = 3_600.0, 60.0  # seconds; a limit is one of requests in a minute
-
-
-class TokenRefused(RetryLater):
-    """Buildkite does not accept the API token, or it may not read what was asked for."""
-
-
-class _Pause(NamedTuple):
-    until: int  # epoch milliseconds
-    reason: str
 
 
 class BuildkiteApi:
@@ -287,3 +236,50 @@ class BuildkiteApi:
 
 
 BUILDKITE_API: Resource[BuildkiteApi] = Resource("buildkite_api", BuildkiteApi)
+
+
+def _common(data: JsonObject, start: JsonObject) -> dict[str, Any]:
+    return start | {
+        "provider": BUILDKITE,
+        "project": make_project(data["build"].get("web_url"), data["pipeline"].get("slug")),
+        "head_sha": tables.read_commit(data, "build", "commit"),  # HEAD until the build has begun
+        "branch": tables.read_text(data, "build", "branch"),
+        "tag": tables.read_text(data, "build", "tag"),
+        "pr_number": tables.read_number(data, "build", "pull_request", "id"),
+    }
+
+
+def _job_state(state: str, exit_status: int | None, *, ended: bool) -> tuple[str, str | None]:
+    if state == "finished":
+        return (COMPLETED, "success" if exit_status == 0 else "failure" if exit_status is not None else OTHER)
+    return JOB_STATES.get(state, (COMPLETED, OTHER) if ended else (RUNNING, None))
+
+
+def _failure(
+    job: JsonObject, state: str, exit_status: int | None, conclusion: str | None
+) -> dict[str, str | None]:
+    """Return why a job failed, and whether that was its own doing."""
+    reason = tables.read_text(job, "signal_reason", most=tables.WORD_MOST) or ""
+    if state == "expired":
+        return {"reason": NO_AGENT, "failure_kind": "infra"}
+    if conclusion not in {"failure", "neutral"}:
+        return {"reason": None, "failure_kind": None}
+    if reason in INFRA or exit_status == LOST_EXIT_STATUS:
+        return {"reason": INFRA.get(reason, "its agent was lost"), "failure_kind": "infra"}
+    words = None if exit_status is None else f"exit status {exit_status}"
+    return {"reason": words, "failure_kind": None}
+
+
+def _job_name(job: JsonObject) -> str:
+    """Return a job's name as it is, with its emoji; without one the key of its step, or its command's first word."""
+    command = (tables.read_text(job, "command") or "").split()
+    return (
+        tables.read_text(job, "name") or tables.read_text(job, "step_key") or next(iter(command), "") or "job"
+    )
+
+
+def _asked_runner(job: JsonObject) -> str | None:
+    """Return what a job asks of its agent: the rule that names a queue, or else all rules."""
+    rules = [rule for rule in read_member(job, ("agent_query_rules",), Kind.TEXTS) or () if rule != "*"]
+    queue = next((rule for rule in rules if rule.startswith("queue=")), None)
+    return (queue or " ".join(rules))[: tables.ID_MOST] or None

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 IDS: Slot[dict[str, int]] = Slot("ids of repositories", dict)  # by name, once they are read
+log = structlog.get_logger("bot.providers.deliveries")
+BATCH = 100  # events looked at in one transaction
+STATUSES = "statuses"  # begins the names of the columns of commit statuses
+HELD = "waiting"  # status of a job that waits for more than a runner
+UNRUN = "error"  # state of a workflow of CircleCI that could not be run: no job tells of it
 
 
 class UnknownRepository(Unreadable):
@@ -68,6 +73,64 @@ async def record_buildkite_agent(event: Delivery, tx: Transaction) -> None:
     await tables.store_agent(tx, buildkite.read_agent(event.data, name, received_at=event.received_at))
 
 
+async def handle_waiting(context: Context, _task: Task) -> None:
+    """Requeue parked events of every repository whose id is known by now."""
+    mapped = mapped_repositories(context.settings)
+    if not mapped:
+        return
+    async with context.store.transaction() as tx:
+        known = mapped & (await repositories.read_repository_ids(tx)).keys()
+        done = await tables.requeue_parked(tx, known, KINDS) if known else 0
+    if done:
+        log.info("events of other CIs that waited for their repository are handled", events=done)
+
+
+async def watch_mapped_repositories(_tx: Transaction, settings: Settings) -> Watched:
+    """Return the repositories that other CIs are mapped to: GitHub is asked for their ids, and who may see them."""
+    return Watched(repositories=frozenset(), accounts=frozenset(), named=mapped_repositories(settings))
+
+
+def mapped_repositories(settings: Settings) -> frozenset[str]:
+    """Return the repositories, case folded."""
+    return frozenset(repo.casefold() for ci in providers_of(settings) for repo in ci.projects.values())
+
+
+async def take_up_events(context: Context) -> int:
+    """Requeue every stored event whose project has been mapped since; returns how many."""
+    taken = last = 0
+    while True:
+        async with context.store.read() as tx:
+            batch = await tables.read_foreign_deliveries(tx, after=last, limit=BATCH)
+        if not batch:
+            return taken
+        mapped = [
+            (row["id"], subject.repo)
+            for row in batch
+            if (subject := _subject(context.settings, row)) and not subject.ignored
+        ]
+        async with context.store.transaction() as tx:
+            await tables.requeue_foreign(tx, mapped)
+        taken, last = taken + len(mapped), batch[-1]["id"]
+
+
+async def write_cells(tx: Transaction, changed: Changed) -> None:
+    """Before a commit: write the cells of changed jobs, and of workflows that could not be run."""
+    jobs = cast("Sequence[ProviderJobRow]", changed.get("provider_job", ()))
+    runs = cast("Sequence[ProviderRunRow]", changed.get("provider_run", ()))
+    rows = [_job_cell(job) for job in jobs if job["head_sha"]]
+    rows += [
+        _run_cell(run)
+        for run in runs
+        if run["head_sha"] and run["provider"] == CIRCLECI and run["raw_state"] == UNRUN
+    ]
+    await job_cells.write_other_jobs(tx, rows)
+
+
+def workflow_name(job: ProviderJobRow) -> str:
+    """Return what the workflow or pipeline of a job is called in the grid."""
+    return f"{job['provider']} / {job['workflow_name'] or escaping.NAMELESS}"
+
+
 async def _start(tx: Transaction, event: Delivery) -> JsonObject:
     """Return what every record of an event begins with; raises UnknownRepository."""
     repo = event.admitted_for or ""
@@ -96,52 +159,6 @@ async def _of_webhooks(tx: Transaction, repo: str) -> int | None:
     return ids.pop() if len(ids) == 1 else None
 
 
-log = structlog.get_logger("bot.providers.deliveries")
-
-
-async def handle_waiting(context: Context, _task: Task) -> None:
-    """Requeue parked events of every repository whose id is known by now."""
-    mapped = mapped_repositories(context.settings)
-    if not mapped:
-        return
-    async with context.store.transaction() as tx:
-        known = mapped & (await repositories.read_repository_ids(tx)).keys()
-        done = await tables.requeue_parked(tx, known, KINDS) if known else 0
-    if done:
-        log.info("events of other CIs that waited for their repository are handled", events=done)
-
-
-async def watch_mapped_repositories(_tx: Transaction, settings: Settings) -> Watched:
-    """Return the repositories that other CIs are mapped to: GitHub is asked for their ids, and who may see them."""
-    return Watched(repositories=frozenset(), accounts=frozenset(), named=mapped_repositories(settings))
-
-
-def mapped_repositories(settings: Settings) -> frozenset[str]:
-    """Return the repositories, case folded."""
-    return frozenset(repo.casefold() for ci in providers_of(settings) for repo in ci.projects.values())
-
-
-BATCH = 100  # events looked at in one transaction
-
-
-async def take_up_events(context: Context) -> int:
-    """Requeue every stored event whose project has been mapped since; returns how many."""
-    taken = last = 0
-    while True:
-        async with context.store.read() as tx:
-            batch = await tables.read_foreign_deliveries(tx, after=last, limit=BATCH)
-        if not batch:
-            return taken
-        mapped = [
-            (row["id"], subject.repo)
-            for row in batch
-            if (subject := _subject(context.settings, row)) and not subject.ignored
-        ]
-        async with context.store.transaction() as tx:
-            await tables.requeue_foreign(tx, mapped)
-        taken, last = taken + len(mapped), batch[-1]["id"]
-
-
 def _subject(settings: Settings, row: DeliveryRow) -> admission.Subject | None:
     """Return what an event is about by today's settings, None if it can no longer be read."""
     kind, _, event = row["event"].partition(".")
@@ -152,29 +169,6 @@ def _subject(settings: Settings, row: DeliveryRow) -> admission.Subject | None:
         return admission.buildkite_subject(peek_buildkite(body), event, trusted)
     except Rejected:
         return None
-
-
-STATUSES = "statuses"  # begins the names of the columns of commit statuses
-HELD = "waiting"  # status of a job that waits for more than a runner
-UNRUN = "error"  # state of a workflow of CircleCI that could not be run: no job tells of it
-
-
-async def write_cells(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: write the cells of changed jobs, and of workflows that could not be run."""
-    jobs = cast("Sequence[ProviderJobRow]", changed.get("provider_job", ()))
-    runs = cast("Sequence[ProviderRunRow]", changed.get("provider_run", ()))
-    rows = [_job_cell(job) for job in jobs if job["head_sha"]]
-    rows += [
-        _run_cell(run)
-        for run in runs
-        if run["head_sha"] and run["provider"] == CIRCLECI and run["raw_state"] == UNRUN
-    ]
-    await job_cells.write_other_jobs(tx, rows)
-
-
-def workflow_name(job: ProviderJobRow) -> str:
-    """Return what the workflow or pipeline of a job is called in the grid."""
-    return f"{job['provider']} / {job['workflow_name'] or escaping.NAMELESS}"
 
 
 def _job_cell(job: ProviderJobRow) -> OtherJob:

@@ -39,6 +39,9 @@ REFUSED = re.compile(
     r'^ootbot_provider_refused_total\{provider="(\w+)",reason="invalid_signature"\} ([0-9.e+]+)$',
     re.MULTILINE,
 )
+AGENT_DAYS, UNMAPPED_DAYS = 7, 7
+UNMAPPED_MOST = 20  # projects
+SILENT = "CircleCI tells only of finished jobs: what waits or runs there is not known."
 
 
 async def check_providers(target: Target) -> list[Finding]:
@@ -57,6 +60,27 @@ async def check_providers(target: Target) -> list[Finding]:
     findings += [_unmapped(project) for project in unmapped]
     findings += [await _api_token(target, ci) for ci in providers_of(target.settings) if ci.api_token]
     return findings + await _refused(target)
+
+
+async def describe_queue(tx: Transaction, settings: Settings, repo: str) -> list[Block]:
+    """Describe the agents that run a repository's jobs on other CIs, and what these CIs do not tell."""
+    mapped = [ci for ci in providers_of(settings) if _is_mapped(ci, repo)]
+    blocks: list[Block] = []
+    organizations = {name for ci in mapped if ci.kind == BUILDKITE for name in _organizations(ci, repo)}
+    if organizations:
+        queues = await tables.read_queues(tx, organizations, since=tx.now - AGENT_DAYS * DAY)
+        blocks.append(Block(heading="Agents of Buildkite", lines=_agent_lines(queues)))
+    if any(ci.kind == CIRCLECI for ci in mapped):
+        blocks.append(Block(heading="CircleCI", lines=(BlockLine(text=SILENT),)))
+    return blocks
+
+
+async def describe_unmapped(tx: Transaction, settings: Settings) -> AdminSection:
+    """Describe the unmapped projects of other CIs, if any CI delivers here."""
+    projects = []
+    if providers_of(settings):
+        projects = await tables.read_unmapped(tx, since=tx.now - UNMAPPED_DAYS * DAY, limit=UNMAPPED_MOST)
+    return AdminSection(template="admin_providers.html", values={"unmapped": projects, "days": UNMAPPED_DAYS})
 
 
 def _heard(kind: str, at: int | None, pushed: int | None, now: int) -> Finding:
@@ -125,32 +149,6 @@ async def _refused(target: Target) -> list[Finding]:
         )
         for kind, count in refusals
     ]
-
-
-AGENT_DAYS, UNMAPPED_DAYS = 7, 7
-UNMAPPED_MOST = 20  # projects
-SILENT = "CircleCI tells only of finished jobs: what waits or runs there is not known."
-
-
-async def describe_queue(tx: Transaction, settings: Settings, repo: str) -> list[Block]:
-    """Describe the agents that run a repository's jobs on other CIs, and what these CIs do not tell."""
-    mapped = [ci for ci in providers_of(settings) if _is_mapped(ci, repo)]
-    blocks: list[Block] = []
-    organizations = {name for ci in mapped if ci.kind == BUILDKITE for name in _organizations(ci, repo)}
-    if organizations:
-        queues = await tables.read_queues(tx, organizations, since=tx.now - AGENT_DAYS * DAY)
-        blocks.append(Block(heading="Agents of Buildkite", lines=_agent_lines(queues)))
-    if any(ci.kind == CIRCLECI for ci in mapped):
-        blocks.append(Block(heading="CircleCI", lines=(BlockLine(text=SILENT),)))
-    return blocks
-
-
-async def describe_unmapped(tx: Transaction, settings: Settings) -> AdminSection:
-    """Describe the unmapped projects of other CIs, if any CI delivers here."""
-    projects = []
-    if providers_of(settings):
-        projects = await tables.read_unmapped(tx, since=tx.now - UNMAPPED_DAYS * DAY, limit=UNMAPPED_MOST)
-    return AdminSection(template="admin_providers.html", values={"unmapped": projects, "days": UNMAPPED_DAYS})
 
 
 def _is_mapped(ci: Provider, repo: str) -> bool:

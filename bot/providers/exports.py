@@ -14,51 +14,6 @@ if TYPE_CHECKING:
 OURS = frozenset({"merge_state", "source", "deleted_at"})
 ITEMS = {"provider_job": "vllm-buildkite-job-events", "provider_run": "vllm-buildkite-build-events"}
 ID = {"provider_job": "job_id", "provider_run": "run_id"}
-
-
-def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return a job or build as an object."""
-    place = object_key(row["provider"], row["project"], row[ID[export.name]])
-    members = {name: value for name, value in row.items() if name not in OURS}
-    return [
-        StoredObject(
-            key="/".join((export.name, repo_key(row["repo"]), place)), content=lambda: (json_line(members),)
-        )
-    ]
-
-
-def copy_item(export: Export, row: ExportedRow) -> list[StoredItem]:
-    """Return the item of a job or build of Buildkite: what it sent; others have no table in PyTorch's pipeline."""
-    if row["provider"] != "buildkite":
-        return []
-    sent: dict[str, Any] = source_payload(row) or {}
-    known = {name: value for name, value in row.items() if name not in OURS}
-    key = f"{row['repo']}/{row[ID[export.name]]}"
-    return [
-        StoredItem(
-            table=ITEMS[export.name],
-            key=key,
-            attributes=known | {"event": sent.get("event"), **_parts(sent)},
-        )
-    ]
-
-
-def _parts(sent: dict[str, Any]) -> dict[str, Any]:
-    return {name: sent[name] for name in ("build", "job", "pipeline", "agent") if name in sent}
-
-
-def copy_agent(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return an agent as an object below its organization."""
-    key = object_key(export.name, row["organization"], row["agent_id"])
-    return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
-
-
-def copy_agent_item(_export: Export, row: ExportedRow) -> list[StoredItem]:
-    """Return the item of an agent, as it was last heard of."""
-    known = {name: value for name, value in row.items() if name != "repo"}  # it has none
-    return [StoredItem(table="vllm-buildkite-agent-events", key=row["agent_id"], attributes=known)]
-
-
 JOBS = tuple(
     Export(
         name=name,
@@ -94,3 +49,46 @@ EXPORTS = (
         },
     ),
 )
+
+
+def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
+    """Return a job or build as an object."""
+    place = object_key(row["provider"], row["project"], row[ID[export.name]])
+    members = {name: value for name, value in row.items() if name not in OURS}
+    return [
+        StoredObject(
+            key="/".join((export.name, repo_key(row["repo"]), place)), content=lambda: (json_line(members),)
+        )
+    ]
+
+
+def copy_item(export: Export, row: ExportedRow) -> list[StoredItem]:
+    """Return the item of a job or build of Buildkite: what it sent; others have no table in PyTorch's pipeline."""
+    if row["provider"] != "buildkite":
+        return []
+    sent: dict[str, Any] = source_payload(row) or {}
+    known = {name: value for name, value in row.items() if name not in OURS}
+    key = f"{row['repo']}/{row[ID[export.name]]}"
+    return [
+        StoredItem(
+            table=ITEMS[export.name],
+            key=key,
+            attributes=known | {"event": sent.get("event"), **_parts(sent)},
+        )
+    ]
+
+
+def copy_agent(export: Export, row: ExportedRow) -> list[StoredObject]:
+    """Return an agent as an object below its organization."""
+    key = object_key(export.name, row["organization"], row["agent_id"])
+    return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
+
+
+def copy_agent_item(_export: Export, row: ExportedRow) -> list[StoredItem]:
+    """Return the item of an agent, as it was last heard of."""
+    known = {name: value for name, value in row.items() if name != "repo"}  # it has none
+    return [StoredItem(table="vllm-buildkite-agent-events", key=row["agent_id"], attributes=known)]
+
+
+def _parts(sent: dict[str, Any]) -> dict[str, Any]:
+    return {name: sent[name] for name in ("build", "job", "pipeline", "agent") if name in sent}

@@ -31,7 +31,6 @@ BUILD_EVENTS = tuple(
 JOB_EVENTS = tuple(f"job.{word}" for word in ("scheduled", "started", "finished", "activated"))
 BUILDKITE_EVENTS = (*BUILD_EVENTS, *JOB_EVENTS, *AGENT_EVENTS)
 
-
 CIRCLECI, BUILDKITE = "circleci", "buildkite"
 SECRETS_MOST = 2  # two while one is rotated
 PROJECTS_MOST, PROJECT_MOST = 1_000, 300
@@ -46,6 +45,44 @@ API_URL = "https://api.buildkite.com"
 API_SCOPES = ("read_build_logs", "read_artifacts")
 GLOBS_MOST, GLOB_MOST = 20, 200
 _LONG = {"github/": "gh/", "bitbucket/": "bb/"}  # CircleCI writes either
+PATHS = {CIRCLECI: "/api/circleci/webhooks", BUILDKITE: "/api/buildkite/webhooks"}
+WHERE = {
+    CIRCLECI: "for each project: Project Settings, Webhooks, Add Webhook",
+    BUILDKITE: "Settings, Notification Services, Add a Webhook",
+}
+DELIVERIES = {
+    f"circleci.{JOB_COMPLETED}": "bot.providers.deliveries:record_circleci_job",
+    f"circleci.{WORKFLOW_COMPLETED}": "bot.providers.deliveries:record_circleci_workflow",
+    **{f"buildkite.{event}": "bot.providers.deliveries:record_buildkite_job" for event in JOB_EVENTS},
+    **{f"buildkite.{event}": "bot.providers.deliveries:record_buildkite_build" for event in BUILD_EVENTS},
+    **{f"buildkite.{event}": "bot.providers.deliveries:record_buildkite_agent" for event in AGENT_EVENTS},
+}
+FEATURE = Feature(
+    name="providers",
+    tables="bot.providers.tables",
+    tasks={
+        "providers": "bot.providers.deliveries:handle_waiting",
+        "provider_log": "bot.providers.files:fetch_log",
+        "provider_reports": "bot.providers.files:fetch_reports",
+    },
+    background=frozenset({"provider_log", "provider_reports"}),
+    periodic="bot.providers.feature:periodic",
+    views="bot.providers.views:VIEWS",
+    senders="bot.providers.admission:SENDERS",
+    deliveries=DELIVERIES,
+    before_commit="bot.providers.deliveries:write_cells",
+    observer="bot.providers.files:make_observer",
+    exports="bot.providers.exports:EXPORTS",
+    prune="bot.providers.tables:delete_old_rows",
+    repositories="bot.providers.deliveries:watch_mapped_repositories",
+    reconcile="bot.providers.statuses:compare_statuses",
+    doctor="bot.providers.doctor:check_providers",
+    settings="bot.providers.feature:ProviderSettings",
+    commands={"providers": "bot.console.ci:providers"},
+    sections={
+        "admin": "bot.providers.doctor:describe_unmapped",
+    },
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +132,16 @@ class Provider:
         return frozenset(project.partition("/")[0] for project in self.projects)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Guide:
+    """The form of one entry of the settings."""
+
+    provider: str
+    where: str  # the form is found
+    fields: list[tuple[str, str]]
+    projects: Mapping[str, str]  # with their repositories
+
+
 def read_providers(text: str, environ: Mapping[str, str]) -> tuple[Provider, ...]:
     """Read a list of tables; raises WrongValues with a sentence for each mistake."""
     try:
@@ -125,6 +172,51 @@ def normalize_project(kind: str, project: str) -> str:
         for long, short in _LONG.items():
             folded = f"{short}{folded.removeprefix(long)}" if folded.startswith(long) else folded
     return folded
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderSettings:
+    """The option."""
+
+    providers: tuple[Provider, ...] = option(
+        "Other CIs that deliver here: a list of tables, or JSON; see docs/providers.md. Each names its kind, the "
+        "environment variable with its secret, and the repository of each of its projects.",
+        read_providers,
+        default=(),
+        secret=True,
+        environ=True,
+    )
+
+    @cached_property
+    def by_secret(self) -> Mapping[str, Mapping[str, tuple[Provider, ...]]]:
+        """The entries of each kind by the secrets that vouch for them."""
+        by_kind: dict[str, dict[str, tuple[Provider, ...]]] = {}
+        for provider in self.providers:
+            of_kind = by_kind.setdefault(provider.kind, {})
+            for secret in provider.secrets:
+                of_kind[secret] = (*of_kind.get(secret, ()), provider)
+        return by_kind
+
+
+def providers_of(settings: Settings, kind: str | None = None) -> tuple[Provider, ...]:
+    """Return the other CIs of the settings, or those of one kind."""
+    providers = settings.of(ProviderSettings).providers
+    return providers if kind is None else tuple(provider for provider in providers if provider.kind == kind)
+
+
+def make_guides(settings: Settings) -> list[Guide]:
+    """Return the forms of all entries, in their order."""
+    return [_make_guide(ci, settings.url) for ci in providers_of(settings)]
+
+
+def is_unreachable(settings: Settings) -> bool:
+    """Whether the addresses to enter are of this machine only: no other CI reaches them."""
+    return urlsplit(settings.url).hostname in LOOPBACK
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return the seconds between runs, by task kind."""
+    return {"providers": 60.0}
 
 
 def _read_provider(
@@ -237,63 +329,6 @@ def _read_projects(entry: str, name: str, kind: Kind, given: object, problems: l
     return mapped
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProviderSettings:
-    """The option."""
-
-    providers: tuple[Provider, ...] = option(
-        "Other CIs that deliver here: a list of tables, or JSON; see docs/providers.md. Each names its kind, the "
-        "environment variable with its secret, and the repository of each of its projects.",
-        read_providers,
-        default=(),
-        secret=True,
-        environ=True,
-    )
-
-    @cached_property
-    def by_secret(self) -> Mapping[str, Mapping[str, tuple[Provider, ...]]]:
-        """The entries of each kind by the secrets that vouch for them."""
-        by_kind: dict[str, dict[str, tuple[Provider, ...]]] = {}
-        for provider in self.providers:
-            of_kind = by_kind.setdefault(provider.kind, {})
-            for secret in provider.secrets:
-                of_kind[secret] = (*of_kind.get(secret, ()), provider)
-        return by_kind
-
-
-def providers_of(settings: Settings, kind: str | None = None) -> tuple[Provider, ...]:
-    """Return the other CIs of the settings, or those of one kind."""
-    providers = settings.of(ProviderSettings).providers
-    return providers if kind is None else tuple(provider for provider in providers if provider.kind == kind)
-
-
-PATHS = {CIRCLECI: "/api/circleci/webhooks", BUILDKITE: "/api/buildkite/webhooks"}
-WHERE = {
-    CIRCLECI: "for each project: Project Settings, Webhooks, Add Webhook",
-    BUILDKITE: "Settings, Notification Services, Add a Webhook",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Guide:
-    """The form of one entry of the settings."""
-
-    provider: str
-    where: str  # the form is found
-    fields: list[tuple[str, str]]
-    projects: Mapping[str, str]  # with their repositories
-
-
-def make_guides(settings: Settings) -> list[Guide]:
-    """Return the forms of all entries, in their order."""
-    return [_make_guide(ci, settings.url) for ci in providers_of(settings)]
-
-
-def is_unreachable(settings: Settings) -> bool:
-    """Whether the addresses to enter are of this machine only: no other CI reaches them."""
-    return urlsplit(settings.url).hostname in LOOPBACK
-
-
 def _make_guide(ci: Provider, url: str) -> Guide:
     secret = f"the value of {ci.variable}"
     if len(ci.secrets) > 1:
@@ -317,45 +352,3 @@ def _describe_files(ci: Provider) -> str:
         return "none are fetched: api_token_env would name the variable with an API token"
     what = "logs of failed jobs and reports of tests" if ci.junit else "logs of failed jobs"
     return f"{what}, by the API token in {ci.api_variable} with {' and '.join(ci.api_scopes)}"
-
-
-DELIVERIES = {
-    f"circleci.{JOB_COMPLETED}": "bot.providers.deliveries:record_circleci_job",
-    f"circleci.{WORKFLOW_COMPLETED}": "bot.providers.deliveries:record_circleci_workflow",
-    **{f"buildkite.{event}": "bot.providers.deliveries:record_buildkite_job" for event in JOB_EVENTS},
-    **{f"buildkite.{event}": "bot.providers.deliveries:record_buildkite_build" for event in BUILD_EVENTS},
-    **{f"buildkite.{event}": "bot.providers.deliveries:record_buildkite_agent" for event in AGENT_EVENTS},
-}
-
-
-def periodic(_settings: Settings) -> dict[str, float]:
-    """Return the seconds between runs, by task kind."""
-    return {"providers": 60.0}
-
-
-FEATURE = Feature(
-    name="providers",
-    tables="bot.providers.tables",
-    tasks={
-        "providers": "bot.providers.deliveries:handle_waiting",
-        "provider_log": "bot.providers.files:fetch_log",
-        "provider_reports": "bot.providers.files:fetch_reports",
-    },
-    background=frozenset({"provider_log", "provider_reports"}),
-    periodic="bot.providers.feature:periodic",
-    views="bot.providers.views:VIEWS",
-    senders="bot.providers.admission:SENDERS",
-    deliveries=DELIVERIES,
-    before_commit="bot.providers.deliveries:write_cells",
-    observer="bot.providers.files:make_observer",
-    exports="bot.providers.exports:EXPORTS",
-    prune="bot.providers.tables:delete_old_rows",
-    repositories="bot.providers.deliveries:watch_mapped_repositories",
-    reconcile="bot.providers.statuses:compare_statuses",
-    doctor="bot.providers.doctor:check_providers",
-    settings="bot.providers.feature:ProviderSettings",
-    commands={"providers": "bot.console.ci:providers"},
-    sections={
-        "admin": "bot.providers.doctor:describe_unmapped",
-    },
-)

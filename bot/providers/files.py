@@ -41,6 +41,12 @@ LOG, REPORTS = "provider_log", "provider_reports"  # kinds of tasks
 DELAY = 5.0  # seconds until Buildkite usually has all of a job
 FAILED = frozenset({"failure", "timed_out"})
 IDENTIFIER = re.compile(r"[A-Za-z0-9-]{1,100}")  # of a job or an artifact, as a part of an address
+LOG_WAITS = (10.0, 60.0, 600.0)  # seconds between tries while there is none
+NO_LOG = "Buildkite has no log of it, or the API token may not see the pipeline"
+LISTED = 100  # artifacts of a job that are looked at: a page of the list
+FETCHED = 50  # of these
+LIST_MOST = 4 * 1024 * 1024  # bytes of the list
+PATH_MOST = 500  # characters
 
 
 class WantedFiles(NamedTuple):
@@ -56,6 +62,25 @@ class WantedFiles(NamedTuple):
         organization, _, pipeline = self.job["project"].partition("/")
         of_build = f"/v2/organizations/{organization}/pipelines/{pipeline}/builds/{self.job['number']}"
         return f"{of_build}/jobs/{self.job['job_id']}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderFile:
+    """A file, where it is, and what it is of."""
+
+    provider: Provider
+    path: str  # in the API
+    fetched: Fetched  # size and digest are filled in afterwards
+    blob: str  # the key of its blob, if the parser makes one
+    size: int | None = None  # as Buildkite has it
+
+
+class Report(NamedTuple):
+    """An artifact that is a report."""
+
+    id: str
+    path: str  # from outside
+    size: int | None
 
 
 def make_observer(settings: Settings, _features: Features) -> BeforeCommit | None:
@@ -94,6 +119,87 @@ async def find_wanted(tx: Transaction, context: Context, key: str) -> WantedFile
     if await collection.run_refusal(tx, context.settings, job["repo"], workflow=workflow):
         return None
     return WantedFiles(job, provider, await _describe_log(tx, context.settings, job))
+
+
+def check_turn(context: Context, provider: Provider, repo: str) -> None:
+    """Raise NotYet while the parser or the API token must pause."""
+    context.resource(WORKSPACE).shares.check(repo.casefold())
+    context.resource(BUILDKITE_API).check_pause(provider)
+
+
+async def begin_try(context: Context, provider: Provider, fetched: Fetched) -> FetchRow | None:
+    """Record that a file is wanted, count a try, and return the fetch; None if it is settled. Raises NotYet."""
+    names = ("repository_id", "object_id", "run_id", "run_attempt", "job_id")
+    kind = "log" if fetched.kind == "log" else "artifact"
+    intent: dict[str, Any] = {"kind": kind} | {name: getattr(fetched, name) for name in names}
+    async with context.store.transaction() as tx:
+        await fetches.want_fetches(tx, [intent])
+    check_turn(context, provider, fetched.repo)
+    async with context.store.transaction() as tx:
+        return await fetches.begin_try(tx, fetched.repository_id, kind, fetched.object_id)
+
+
+async def fetch_provider_file(context: Context, row: FetchRow, file: ProviderFile) -> None:
+    """Fetch, parse and store a file, and settle its state; raises NotThere, or RetryLater to be run again."""
+
+    async def download(into: Path) -> Fetched:
+        api = context.resource(BUILDKITE_API)
+        try:
+            got = await api.fetch(file.provider, file.path, into, most=fetch_file.LARGEST_FILE)
+        except Gone as error:
+            raise NotThere(404) from error
+        await collection.spend_bytes(context, file.fetched.repo, got.size)
+        metrics.CI_BYTES.labels(file.fetched.source).inc(got.size)
+        return replace(file.fetched, size=got.size, sha256=got.sha256)
+
+    wanted = Wanted(fetched=file.fetched, path="", size=file.size, digest=None, blob=file.blob)
+    try:
+        await fetch_file.fetch_file(context, row, wanted, download=download)
+    except TokenRefused as error:
+        due_at = context.clock.now() + round((error.after or 0) * 1000)
+        await fetch_file.end_fetch(context, row, FetchState.FORBIDDEN, str(error), due_at=due_at)
+        raise
+
+
+async def fetch_log(context: Context, task: Task) -> None:
+    """Fetch a job's log, if the settings have an API token for its pipeline."""
+    if collection.log_refusal(context.settings, "failure"):
+        return
+    async with context.store.read() as tx:
+        wanted = await find_wanted(tx, context, task.key)
+    row = await begin_try(context, wanted.provider, wanted.log) if wanted else None
+    if wanted is None or row is None:
+        return
+    blob = f"log/{wanted.log.repository_id}/{wanted.log.object_id}"
+    file = ProviderFile(
+        provider=wanted.provider, path=f"{wanted.path}/log.txt", fetched=wanted.log, blob=blob
+    )
+    try:
+        await fetch_provider_file(context, row, file)
+    except NotThere:
+        if row["tries"] > len(LOG_WAITS):
+            await fetch_file.end_fetch(context, row, FetchState.ABSENT, NO_LOG)
+        else:
+            await fetch_file.wait_for_next_try(
+                context, row, "Buildkite has no log yet", LOG_WAITS[row["tries"] - 1]
+            )
+
+
+async def fetch_reports(context: Context, task: Task) -> None:
+    """Fetch a job's reports, if the settings have globs and an API token for its pipeline."""
+    async with context.store.read() as tx:
+        wanted = await find_wanted(tx, context, task.key)
+    if wanted is None or not wanted.provider.junit:
+        return
+    check_turn(context, wanted.provider, wanted.job["repo"])
+    later: RetryLater | None = None
+    for report in await _list_reports(context, wanted):
+        try:
+            await _fetch_job_reports(context, wanted, report)
+        except RetryLater as error:  # the others may be there
+            later = error
+    if later:
+        raise later
 
 
 def _provider_of(settings: Settings, job: ProviderJobRow) -> Provider | None:
@@ -146,116 +252,6 @@ async def _describe_log(tx: Transaction, settings: Settings, job: ProviderJobRow
         workflow=told["workflow"],
         told=told,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProviderFile:
-    """A file, where it is, and what it is of."""
-
-    provider: Provider
-    path: str  # in the API
-    fetched: Fetched  # size and digest are filled in afterwards
-    blob: str  # the key of its blob, if the parser makes one
-    size: int | None = None  # as Buildkite has it
-
-
-def check_turn(context: Context, provider: Provider, repo: str) -> None:
-    """Raise NotYet while the parser or the API token must pause."""
-    context.resource(WORKSPACE).shares.check(repo.casefold())
-    context.resource(BUILDKITE_API).check_pause(provider)
-
-
-async def begin_try(context: Context, provider: Provider, fetched: Fetched) -> FetchRow | None:
-    """Record that a file is wanted, count a try, and return the fetch; None if it is settled. Raises NotYet."""
-    names = ("repository_id", "object_id", "run_id", "run_attempt", "job_id")
-    kind = "log" if fetched.kind == "log" else "artifact"
-    intent: dict[str, Any] = {"kind": kind} | {name: getattr(fetched, name) for name in names}
-    async with context.store.transaction() as tx:
-        await fetches.want_fetches(tx, [intent])
-    check_turn(context, provider, fetched.repo)
-    async with context.store.transaction() as tx:
-        return await fetches.begin_try(tx, fetched.repository_id, kind, fetched.object_id)
-
-
-async def fetch_provider_file(context: Context, row: FetchRow, file: ProviderFile) -> None:
-    """Fetch, parse and store a file, and settle its state; raises NotThere, or RetryLater to be run again."""
-
-    async def download(into: Path) -> Fetched:
-        api = context.resource(BUILDKITE_API)
-        try:
-            got = await api.fetch(file.provider, file.path, into, most=fetch_file.LARGEST_FILE)
-        except Gone as error:
-            raise NotThere(404) from error
-        await collection.spend_bytes(context, file.fetched.repo, got.size)
-        metrics.CI_BYTES.labels(file.fetched.source).inc(got.size)
-        return replace(file.fetched, size=got.size, sha256=got.sha256)
-
-    wanted = Wanted(fetched=file.fetched, path="", size=file.size, digest=None, blob=file.blob)
-    try:
-        await fetch_file.fetch_file(context, row, wanted, download=download)
-    except TokenRefused as error:
-        due_at = context.clock.now() + round((error.after or 0) * 1000)
-        await fetch_file.end_fetch(context, row, FetchState.FORBIDDEN, str(error), due_at=due_at)
-        raise
-
-
-LOG_WAITS = (10.0, 60.0, 600.0)  # seconds between tries while there is none
-NO_LOG = "Buildkite has no log of it, or the API token may not see the pipeline"
-
-
-async def fetch_log(context: Context, task: Task) -> None:
-    """Fetch a job's log, if the settings have an API token for its pipeline."""
-    if collection.log_refusal(context.settings, "failure"):
-        return
-    async with context.store.read() as tx:
-        wanted = await find_wanted(tx, context, task.key)
-    row = await begin_try(context, wanted.provider, wanted.log) if wanted else None
-    if wanted is None or row is None:
-        return
-    blob = f"log/{wanted.log.repository_id}/{wanted.log.object_id}"
-    file = ProviderFile(
-        provider=wanted.provider, path=f"{wanted.path}/log.txt", fetched=wanted.log, blob=blob
-    )
-    try:
-        await fetch_provider_file(context, row, file)
-    except NotThere:
-        if row["tries"] > len(LOG_WAITS):
-            await fetch_file.end_fetch(context, row, FetchState.ABSENT, NO_LOG)
-        else:
-            await fetch_file.wait_for_next_try(
-                context, row, "Buildkite has no log yet", LOG_WAITS[row["tries"] - 1]
-            )
-
-
-LISTED = 100  # artifacts of a job that are looked at: a page of the list
-FETCHED = 50  # of these
-LIST_MOST = 4 * 1024 * 1024  # bytes of the list
-PATH_MOST = 500  # characters
-
-
-class Report(NamedTuple):
-    """An artifact that is a report."""
-
-    id: str
-    path: str  # from outside
-    size: int | None
-
-
-async def fetch_reports(context: Context, task: Task) -> None:
-    """Fetch a job's reports, if the settings have globs and an API token for its pipeline."""
-    async with context.store.read() as tx:
-        wanted = await find_wanted(tx, context, task.key)
-    if wanted is None or not wanted.provider.junit:
-        return
-    check_turn(context, wanted.provider, wanted.job["repo"])
-    later: RetryLater | None = None
-    for report in await _list_reports(context, wanted):
-        try:
-            await _fetch_job_reports(context, wanted, report)
-        except RetryLater as error:  # the others may be there
-            later = error
-    if later:
-        raise later
 
 
 async def _fetch_job_reports(context: Context, wanted: WantedFiles, report: Report) -> None:

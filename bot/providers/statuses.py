@@ -38,6 +38,10 @@ STATES: dict[str, tuple[str, str | None]] = {
 RANKS = {state: rank for rank, state in enumerate(("pending", "success", "failure", "error"), 1)}
 SEPARATOR = re.compile("[/:]")
 CONTEXT_MOST = 300  # characters
+log = structlog.get_logger("bot.providers.statuses")
+
+DAYS = 3  # a status that has no end by then stays so
+LOOKED_AT, COMMITS_MOST = 500, 10
 
 
 def record_status(tx: Transaction, event: Delivery) -> None:
@@ -96,6 +100,28 @@ def context_of(job_id: str) -> str:
     return job_id.partition("/")[2]
 
 
+async def compare_statuses(context: Context, repo: str, window: Window) -> int:
+    """Store what GitHub says of trusted heads with open statuses; returns how many statuses were behind."""
+    shas = await _open_heads(context, repo, window)
+    behind = 0
+    for sha in shas:
+        try:
+            await collection.spend_call(context, repo)
+            client = context.app_for(repo).by_name(repo, statuses="read")
+            combined = await client.getitem(
+                f"/repos/{repo}/commits/{sha}/status{{?per_page}}", {"per_page": "100"}
+            )
+        except OverBudget:
+            return behind
+        except GitHubRefused as error:  # the App need not have the permission any more
+            log.info("commit statuses cannot be read", repo=repo, reason=str(error))
+            return behind
+        async with context.store.transaction() as tx:
+            for status in _deliveries(combined):
+                behind += await inbox.store_delivery(tx, status)
+    return behind
+
+
 def _version(data: JsonObject, at: int | None, state: str) -> str:
     """Return a text that sorts by time, and within one second by how grave the state is."""
     told = {
@@ -120,34 +146,6 @@ def _only_branch(data: JsonObject) -> str | None:
     return (
         tables.read_text(branches[0], "name") if isinstance(branches, list) and len(branches) == 1 else None
     )
-
-
-log = structlog.get_logger("bot.providers.statuses")
-
-DAYS = 3  # a status that has no end by then stays so
-LOOKED_AT, COMMITS_MOST = 500, 10
-
-
-async def compare_statuses(context: Context, repo: str, window: Window) -> int:
-    """Store what GitHub says of trusted heads with open statuses; returns how many statuses were behind."""
-    shas = await _open_heads(context, repo, window)
-    behind = 0
-    for sha in shas:
-        try:
-            await collection.spend_call(context, repo)
-            client = context.app_for(repo).by_name(repo, statuses="read")
-            combined = await client.getitem(
-                f"/repos/{repo}/commits/{sha}/status{{?per_page}}", {"per_page": "100"}
-            )
-        except OverBudget:
-            return behind
-        except GitHubRefused as error:  # the App need not have the permission any more
-            log.info("commit statuses cannot be read", repo=repo, reason=str(error))
-            return behind
-        async with context.store.transaction() as tx:
-            for status in _deliveries(combined):
-                behind += await inbox.store_delivery(tx, status)
-    return behind
 
 
 async def _open_heads(context: Context, repo: str, window: Window) -> list[str]:

@@ -38,66 +38,6 @@ UTC = " UTC"  # ends Buildkite's older form of a time: 2026-01-31 12:00:00 UTC
 JsonObject = dict[str, Any]
 
 
-def read_text(data: object, *path: str, most: int = NAME_MOST) -> str | None:
-    """Return a text, shortened; None where there is none, or an empty one."""
-    text = read_member(data, path, Kind.TEXT)
-    return text[:most] if text else None
-
-
-def read_number(data: object, *path: str) -> int | None:
-    """Return a whole number, also of digits in a text."""
-    number = read_member(data, path, Kind.INT)
-    text = read_member(data, path, Kind.TEXT) or ""
-    return int(text) if number is None and text.isascii() and text.isdigit() and len(text) < 16 else number
-
-
-def read_time(data: object, *path: str) -> int | None:
-    """Return a time in epoch milliseconds."""
-    text = read_member(data, path, Kind.TEXT)
-    return as_time(text.removesuffix(UTC)) if text else None
-
-
-def read_flag(data: object, *path: str) -> bool | None:
-    """Return true or false, None if it is missing."""
-    flag: bool | None = read_member(data, path, Kind.BOOL)
-    return flag
-
-
-def read_commit(data: object, *path: str) -> str | None:
-    """Return the full SHA of a commit, None for a name such as HEAD."""
-    return as_commit(read_member(data, path, Kind.TEXT))
-
-
-def read_url(data: object, *path: str) -> str | None:
-    """Return a link, None if it is unsafe or no link."""
-    return escaping.url(read_member(data, path, Kind.TEXT))
-
-
-def read_id(data: object, *path: str) -> str:
-    """Return what identifies something; raises Unreadable without it."""
-    identifier = read_text(data, *path, most=ID_MOST)
-    if identifier is None:
-        raise Unreadable(f"{'.'.join(path)} is missing or no text")
-    return identifier
-
-
-def number_of_pull(branch: str | None) -> int | None:
-    """Return the pull request that a branch is named after, as CircleCI does."""
-    match = PULL.fullmatch(branch or "")
-    return int(match[1]) if match else None
-
-
-def make_record(kind: RecordType[Any], values: Mapping[str, Any]) -> Record:
-    """Make a record; columns that are not given are null.
-
-    Of two that are as far, the SHA-256 of what is read decides; a body is many times as long.
-    """
-    whole = dict.fromkeys(kind.names) | dict(values) | {"deleted_at": None}
-    told = {name: value for name, value in values.items() if name != "received_at"}
-    version = version_of(kind, told, whole, None)
-    return Record(type=kind, values=whole, version=version, guid=str(whole["delivery_guid"]))
-
-
 class ProviderPlace(RecordStart):
     """Where it is at its provider."""
 
@@ -213,7 +153,6 @@ provider_agent = table(
     key=("organization", "agent_id"),
 )
 
-
 AGENT, JOB = provider_agent.c, provider_job.c
 FOREIGN = delivery.c.state == "foreign"
 
@@ -233,6 +172,66 @@ class QueueRow(TypedDict):
     state: str
     agents: int
     last: int
+
+
+def read_text(data: object, *path: str, most: int = NAME_MOST) -> str | None:
+    """Return a text, shortened; None where there is none, or an empty one."""
+    text = read_member(data, path, Kind.TEXT)
+    return text[:most] if text else None
+
+
+def read_number(data: object, *path: str) -> int | None:
+    """Return a whole number, also of digits in a text."""
+    number = read_member(data, path, Kind.INT)
+    text = read_member(data, path, Kind.TEXT) or ""
+    return int(text) if number is None and text.isascii() and text.isdigit() and len(text) < 16 else number
+
+
+def read_time(data: object, *path: str) -> int | None:
+    """Return a time in epoch milliseconds."""
+    text = read_member(data, path, Kind.TEXT)
+    return as_time(text.removesuffix(UTC)) if text else None
+
+
+def read_flag(data: object, *path: str) -> bool | None:
+    """Return true or false, None if it is missing."""
+    flag: bool | None = read_member(data, path, Kind.BOOL)
+    return flag
+
+
+def read_commit(data: object, *path: str) -> str | None:
+    """Return the full SHA of a commit, None for a name such as HEAD."""
+    return as_commit(read_member(data, path, Kind.TEXT))
+
+
+def read_url(data: object, *path: str) -> str | None:
+    """Return a link, None if it is unsafe or no link."""
+    return escaping.url(read_member(data, path, Kind.TEXT))
+
+
+def read_id(data: object, *path: str) -> str:
+    """Return what identifies something; raises Unreadable without it."""
+    identifier = read_text(data, *path, most=ID_MOST)
+    if identifier is None:
+        raise Unreadable(f"{'.'.join(path)} is missing or no text")
+    return identifier
+
+
+def number_of_pull(branch: str | None) -> int | None:
+    """Return the pull request that a branch is named after, as CircleCI does."""
+    match = PULL.fullmatch(branch or "")
+    return int(match[1]) if match else None
+
+
+def make_record(kind: RecordType[Any], values: Mapping[str, Any]) -> Record:
+    """Make a record; columns that are not given are null.
+
+    Of two that are as far, the SHA-256 of what is read decides; a body is many times as long.
+    """
+    whole = dict.fromkeys(kind.names) | dict(values) | {"deleted_at": None}
+    told = {name: value for name, value in values.items() if name != "received_at"}
+    version = version_of(kind, told, whole, None)
+    return Record(type=kind, values=whole, version=version, guid=str(whole["delivery_guid"]))
 
 
 async def store_agent(tx: Transaction, row: ProviderAgentRow) -> None:

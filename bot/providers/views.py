@@ -32,6 +32,70 @@ _PART: Schema = {"type": ["object", "null"]}
 _TEXT: Schema = {"type": "string", "pattern": r"\S"}
 # stored as `circleci:<id>`, 100 characters
 _ID: Schema = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,91}$"}
+_ADDRESS: Schema = {"type": "string", "pattern": f"^{BUILD_ADDRESS.pattern}"}
+ID_MOST = 500  # characters
+TRUSTED = {
+    "trusted": Annotated[
+        bool, Meta(description="on a trusted branch, for no pull request: CI_TRUSTED_BRANCHES")
+    ]
+}
+JOB_STRUCT, RUN_STRUCT = (views.make_struct(kind, TRUSTED) for kind in (PROVIDER_JOB, PROVIDER_RUN))
+NOTHING_HELD = DeclaredRefusal(404, "not_found", "nothing of another CI is held of this repository")
+LIMIT = parameters.limit(views.PAGE_ROWS)
+BEFORE = parameters.before((False, True))
+IDENTIFIED = parameters.in_path(
+    "id",
+    Annotated[str, Meta(max_length=ID_MOST)],
+    "its id at the provider; of a commit status the SHA, a slash and the context",
+    parse=lambda text: text[:ID_MOST],
+    default="",
+)
+OF_CIRCLECI = openapi.Caller(
+    "circleciSignature",
+    "`v1=` and the HMAC of the body's bytes with the webhook's secret, in hexadecimal digits",
+    header="circleci-signature",
+)
+OF_BUILDKITE = openapi.Caller(
+    "buildkiteSignature",
+    "`timestamp=`, seconds since 1970, `,signature=` and the HMAC of these, a dot and the body's bytes with the "
+    "webhook's token, in hexadecimal digits",
+    header="X-Buildkite-Signature",
+)
+CIRCLECI_EXAMPLE = {
+    "id": "3888f21b-eaa7-38e3-8f3d-75a63bba8895",
+    "type": "job-completed",
+    "project": {"slug": "gh/example-org/project"},
+    "job": {"id": "8bd71c28-4969-3677-8940-3e3a61c46660", "number": 136, "name": "test", "status": "failed"},
+    "workflow": {"id": "fda08377-fe7e-46b1-8992-3a7aaecac9c3", "name": "ci"},
+}
+BUILDKITE_EXAMPLE = {
+    "event": "job.finished",
+    "job": {
+        "id": "018f0a6e-5c1f-4f0e-9d39-6a1d5a3f9b11",
+        "type": "script",
+        "name": ":npu: Test",
+        "state": "failed",
+    },
+    "build": {
+        "id": "018e0a6e-5c1f-4f0e-9d39-6a1d5a3f9b12",
+        "web_url": "https://buildkite.com/org/fastcheck/builds/77",
+    },
+    "pipeline": {"slug": "fastcheck"},
+}
+
+
+class ProviderJobs(Answer, frozen=True, kw_only=True):
+    """Jobs of other CIs, those heard of last first; `next` is the `before` of the page after, null at the end"""
+
+    rows: list[JOB_STRUCT]  # type: ignore[valid-type]
+    next: str | None
+
+
+class ProviderRuns(Answer, frozen=True, kw_only=True):
+    """Their workflows and builds, those heard of last first; `next` as of jobs"""
+
+    rows: list[RUN_STRUCT]  # type: ignore[valid-type]
+    next: str | None
 
 
 def _with(**members: Schema) -> Schema:
@@ -65,8 +129,6 @@ CIRCLECI_EVENT = Annotated[
         },
     ),
 ]
-
-_ADDRESS: Schema = {"type": "string", "pattern": f"^{BUILD_ADDRESS.pattern}"}
 _PIPELINE = _with(slug={"type": "string", "minLength": 1})
 BUILDKITE_EVENT = Annotated[
     dict[str, Any],
@@ -78,39 +140,6 @@ BUILDKITE_EVENT = Annotated[
         properties={"job": _PART, "build": _PART, "pipeline": _PART, "agent": _PART},
     ),
 ]
-
-
-ID_MOST = 500  # characters
-TRUSTED = {
-    "trusted": Annotated[
-        bool, Meta(description="on a trusted branch, for no pull request: CI_TRUSTED_BRANCHES")
-    ]
-}
-JOB_STRUCT, RUN_STRUCT = (views.make_struct(kind, TRUSTED) for kind in (PROVIDER_JOB, PROVIDER_RUN))
-NOTHING_HELD = DeclaredRefusal(404, "not_found", "nothing of another CI is held of this repository")
-LIMIT = parameters.limit(views.PAGE_ROWS)
-BEFORE = parameters.before((False, True))
-IDENTIFIED = parameters.in_path(
-    "id",
-    Annotated[str, Meta(max_length=ID_MOST)],
-    "its id at the provider; of a commit status the SHA, a slash and the context",
-    parse=lambda text: text[:ID_MOST],
-    default="",
-)
-
-
-class ProviderJobs(Answer, frozen=True, kw_only=True):
-    """Jobs of other CIs, those heard of last first; `next` is the `before` of the page after, null at the end"""
-
-    rows: list[JOB_STRUCT]  # type: ignore[valid-type]
-    next: str | None
-
-
-class ProviderRuns(Answer, frozen=True, kw_only=True):
-    """Their workflows and builds, those heard of last first; `next` as of jobs"""
-
-    rows: list[RUN_STRUCT]  # type: ignore[valid-type]
-    next: str | None
 
 
 async def _fill_rows(query: Query, struct: type[Struct], rows: list[dict[str, Any]]) -> list[Struct]:
@@ -208,38 +237,6 @@ def _operation(
     )
 
 
-OF_CIRCLECI = openapi.Caller(
-    "circleciSignature",
-    "`v1=` and the HMAC of the body's bytes with the webhook's secret, in hexadecimal digits",
-    header="circleci-signature",
-)
-OF_BUILDKITE = openapi.Caller(
-    "buildkiteSignature",
-    "`timestamp=`, seconds since 1970, `,signature=` and the HMAC of these, a dot and the body's bytes with the "
-    "webhook's token, in hexadecimal digits",
-    header="X-Buildkite-Signature",
-)
-CIRCLECI_EXAMPLE = {
-    "id": "3888f21b-eaa7-38e3-8f3d-75a63bba8895",
-    "type": "job-completed",
-    "project": {"slug": "gh/example-org/project"},
-    "job": {"id": "8bd71c28-4969-3677-8940-3e3a61c46660", "number": 136, "name": "test", "status": "failed"},
-    "workflow": {"id": "fda08377-fe7e-46b1-8992-3a7aaecac9c3", "name": "ci"},
-}
-BUILDKITE_EXAMPLE = {
-    "event": "job.finished",
-    "job": {
-        "id": "018f0a6e-5c1f-4f0e-9d39-6a1d5a3f9b11",
-        "type": "script",
-        "name": ":npu: Test",
-        "state": "failed",
-    },
-    "build": {
-        "id": "018e0a6e-5c1f-4f0e-9d39-6a1d5a3f9b12",
-        "web_url": "https://buildkite.com/org/fastcheck/builds/77",
-    },
-    "pipeline": {"slug": "fastcheck"},
-}
 VIEWS = (
     *_endpoints(
         admission.CIRCLECI_SENDER,

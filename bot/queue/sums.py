@@ -31,6 +31,7 @@ PENDING = sa.union_all(
         for state in UNCOUNTED
     )
 )
+CountedSum = dict[sa.Table, "Sequence[Mapping[str, Any]]"]
 
 
 class SumPlace(NamedTuple):
@@ -38,9 +39,6 @@ class SumPlace(NamedTuple):
 
     group: tuple[Any, ...]  # values of the columns that the sum names
     day: int  # days since 1970, UTC
-
-
-CountedSum = dict[sa.Table, "Sequence[Mapping[str, Any]]"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Changed, Transaction
 
+BACKOFF = (1, 5, 15, 60, 120, 300, 600)  # seconds
+MAX_ATTEMPTS = 12  # of a task that fails for an unknown reason: about an hour
+LEASE = 30_000  # milliseconds; renewed every few seconds while the task runs
+_ENDED: dict[str, Any] = {"finished_at": sa.bindparam("now"), "owner": None, "lease_until": None}
+DUE: sa.BindParameter[int] = sa.bindparam("due", type_=sa.BigInteger)
+AGAIN: dict[str, Any] = {"attempts": sa.bindparam("tried"), "due_at": DUE, "error": sa.bindparam("because")}
+
 
 class TaskName(TypedDict):
     """Its id, kind and key."""
@@ -84,11 +91,6 @@ partial_index("ix_task_due", task.c.due_at, where=WAITING)
 partial_index("ix_task_due_foreground", task.c.due_at, where=WAITING & (task.c.background == sa.false()))
 partial_index("ix_task_dead", task.c.kind, task.c.key, where=task.c.state == "dead")
 sa.Index("ix_task_state", task.c.state, task.c.id)
-
-
-BACKOFF = (1, 5, 15, 60, 120, 300, 600)  # seconds
-MAX_ATTEMPTS = 12  # of a task that fails for an unknown reason: about an hour
-LEASE = 30_000  # milliseconds; renewed every few seconds while the task runs
 SAME_RUN = (  # still: a process that lost its lease must not end the next run
     task.c.id == sa.bindparam("of_id"),
     task.c.state == literal_word("running"),
@@ -99,7 +101,6 @@ DEAD_OF_KEY = (
     task.c.key == sa.bindparam("of_key"),
     task.c.state == literal_word("dead"),
 )
-_ENDED: dict[str, Any] = {"finished_at": sa.bindparam("now"), "owner": None, "lease_until": None}
 END = Statement(
     sa.update(task)
     .where(*SAME_RUN)
@@ -115,8 +116,6 @@ FINISH = Statement(
     .values(state="done", error=None, **_ENDED)
     .returning(task.c.id)
 )
-DUE: sa.BindParameter[int] = sa.bindparam("due", type_=sa.BigInteger)
-AGAIN: dict[str, Any] = {"attempts": sa.bindparam("tried"), "due_at": DUE, "error": sa.bindparam("because")}
 WAIT_AGAIN = Statement(
     sa.update(task).where(*SAME_RUN).values(state="waiting", owner=None, lease_until=None, **AGAIN)
 )
@@ -200,36 +199,6 @@ async def enqueue(
             await tx.run(_upsert(sqlite=tx.sqlite, postpones=True), row | {"max_wait": request.max_wait})
 
 
-@functools.cache
-def _upsert(*, sqlite: bool, postpones: bool) -> Statement:
-    """Return the insert that moves a waiting task of the same key to an earlier time, or postpones it, instead."""
-    insert = insert_into(task, sqlite=sqlite)
-    due_at = insert.excluded.due_at
-    latest = task.c.created_at + sa.bindparam("max_wait", type_=sa.BigInteger)
-    postponed = sa.case((due_at > latest, latest), else_=due_at)
-    earliest = sa.case((due_at < task.c.due_at, due_at), else_=task.c.due_at)
-    return Statement(
-        insert.on_conflict_do_update(
-            index_elements=["kind", "key"],
-            index_where=sa.text("state = 'waiting'"),
-            set_={"due_at": postponed if postpones else earliest},
-        )
-    )
-
-
-def _new(tx: Transaction, request: TaskRequest, *, background: bool = False) -> dict[str, Any]:
-    return {
-        "kind": request.kind,
-        "key": request.key,
-        "state": "waiting",
-        "created_at": tx.now,
-        "due_at": request.due_at,
-        "attempts": 0,
-        "cause": request.cause,
-        "background": background,
-    }
-
-
 async def ensure_periodic(tx: Transaction, kinds: Iterable[str]) -> None:
     """Enqueue each periodic kind, unless a task of it waits or runs already, perhaps in another process."""
     for kind in kinds:
@@ -270,45 +239,6 @@ async def claim(
     }
     rows = await tx.rows_as(ClaimedTask, _claiming(sqlite=tx.sqlite, background=background), values)
     return [Task(row) for row in sorted(rows, key=lambda row: row["id"])]
-
-
-@functools.cache
-def _claiming(*, sqlite: bool, background: bool) -> Statement:
-    """Return the statement that claims tasks; it is built once, since it runs all the time."""
-    other = task.alias("other")
-    running = sa.exists().where(
-        other.c.state == literal_word("running"), other.c.kind == task.c.kind, other.c.key == task.c.key
-    )
-    # without the hint SQLite looks at everything that waits, even thousands of tasks that are not due
-    waiting = task.c.state == literal_word("waiting")
-    due = (
-        sa.select(task.c.id)
-        .where(
-            sa.func.likely(waiting) if sqlite else waiting,
-            task.c.background == (sa.true() if background else sa.false()),
-            task.c.due_at <= sa.bindparam("now"),
-            unindexed(task.c.kind).in_(sa.bindparam("kinds", expanding=True)),
-            (task.c.kind + " " + task.c.key).not_in(sa.bindparam("paused", expanding=True)),
-            ~running,
-        )
-        .order_by(task.c.due_at, task.c.id)
-        .limit(sa.bindparam("most", type_=sa.Integer))
-    )
-    if not sqlite:
-        due = due.with_for_update(skip_locked=True)
-    chosen = due.cte("due")  # PostgreSQL may run a plain subquery twice, and take more than `limit`
-    return Statement(
-        sa.update(task)
-        .where(task.c.id.in_(sa.select(chosen.c.id)))
-        .values(
-            state="running",
-            owner=sa.bindparam("by"),
-            lease_until=sa.bindparam("until"),
-            attempts=task.c.attempts + 1,
-            error=None,
-        )
-        .returning(*CLAIMED.selected_columns)
-    )
 
 
 async def finish(tx: Transaction, done: Sequence[Task]) -> set[int]:
@@ -363,13 +293,6 @@ async def release_all(tx: Transaction) -> int:
     return await _release(tx, sa.true())
 
 
-async def _release(tx: Transaction, mine: sa.ColumnElement[bool]) -> int:
-    lost = await tx.fetch(CLAIMED.where(task.c.state == "running", mine))
-    for row in lost:
-        await retry(tx, Task(row), due_at=tx.now, error="the process that ran it ended")
-    return len(lost)
-
-
 async def wake_after_outage(tx: Transaction, *, most: int | None = None) -> None:
     """Make tasks due that wait because GitHub was unavailable: all, or `most`, check runs first."""
     waiting = (
@@ -395,12 +318,6 @@ async def renew(tx: Transaction, *, owner: str) -> None:
     await tx.run(sa.update(task).where(*mine).values(lease_until=tx.now + LEASE))
 
 
-async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -> bool:
-    values = {"now": tx.now, "ended_as": state, "because": error}
-    done = await tx.run(END, values | {"of_id": ended.id, "of_attempt": ended.attempts})
-    return bool(done.rowcount)
-
-
 def backoff(attempts: int) -> int:
     """Return the milliseconds to wait after that many attempts (from 1)."""
     return BACKOFF[min(max(attempts, 1), len(BACKOFF)) - 1] * 1000
@@ -413,3 +330,85 @@ def retry_delay(attempts: int, *, after: float | None, periodic: bool) -> int:
     """
     known = backoff(attempts) if after is None else max(round(after * 1000), 1)
     return min(known, BACKOFF[-1] * 1000) if periodic else known
+
+
+@functools.cache
+def _upsert(*, sqlite: bool, postpones: bool) -> Statement:
+    """Return the insert that moves a waiting task of the same key to an earlier time, or postpones it, instead."""
+    insert = insert_into(task, sqlite=sqlite)
+    due_at = insert.excluded.due_at
+    latest = task.c.created_at + sa.bindparam("max_wait", type_=sa.BigInteger)
+    postponed = sa.case((due_at > latest, latest), else_=due_at)
+    earliest = sa.case((due_at < task.c.due_at, due_at), else_=task.c.due_at)
+    return Statement(
+        insert.on_conflict_do_update(
+            index_elements=["kind", "key"],
+            index_where=sa.text("state = 'waiting'"),
+            set_={"due_at": postponed if postpones else earliest},
+        )
+    )
+
+
+def _new(tx: Transaction, request: TaskRequest, *, background: bool = False) -> dict[str, Any]:
+    return {
+        "kind": request.kind,
+        "key": request.key,
+        "state": "waiting",
+        "created_at": tx.now,
+        "due_at": request.due_at,
+        "attempts": 0,
+        "cause": request.cause,
+        "background": background,
+    }
+
+
+@functools.cache
+def _claiming(*, sqlite: bool, background: bool) -> Statement:
+    """Return the statement that claims tasks; it is built once, since it runs all the time."""
+    other = task.alias("other")
+    running = sa.exists().where(
+        other.c.state == literal_word("running"), other.c.kind == task.c.kind, other.c.key == task.c.key
+    )
+    # without the hint SQLite looks at everything that waits, even thousands of tasks that are not due
+    waiting = task.c.state == literal_word("waiting")
+    due = (
+        sa.select(task.c.id)
+        .where(
+            sa.func.likely(waiting) if sqlite else waiting,
+            task.c.background == (sa.true() if background else sa.false()),
+            task.c.due_at <= sa.bindparam("now"),
+            unindexed(task.c.kind).in_(sa.bindparam("kinds", expanding=True)),
+            (task.c.kind + " " + task.c.key).not_in(sa.bindparam("paused", expanding=True)),
+            ~running,
+        )
+        .order_by(task.c.due_at, task.c.id)
+        .limit(sa.bindparam("most", type_=sa.Integer))
+    )
+    if not sqlite:
+        due = due.with_for_update(skip_locked=True)
+    chosen = due.cte("due")  # PostgreSQL may run a plain subquery twice, and take more than `limit`
+    return Statement(
+        sa.update(task)
+        .where(task.c.id.in_(sa.select(chosen.c.id)))
+        .values(
+            state="running",
+            owner=sa.bindparam("by"),
+            lease_until=sa.bindparam("until"),
+            attempts=task.c.attempts + 1,
+            error=None,
+        )
+        .returning(*CLAIMED.selected_columns)
+    )
+
+
+async def _release(tx: Transaction, mine: sa.ColumnElement[bool]) -> int:
+    lost = await tx.fetch(CLAIMED.where(task.c.state == "running", mine))
+    for row in lost:
+        await retry(tx, Task(row), due_at=tx.now, error="the process that ran it ended")
+    return len(lost)
+
+
+async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -> bool:
+    values = {"now": tx.now, "ended_as": state, "because": error}
+    done = await tx.run(END, values | {"of_id": ended.id, "of_attempt": ended.attempts})
+    return bool(done.rowcount)

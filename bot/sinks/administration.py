@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bot.sinks.tables import QueueStateRow
 
 DURATION_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+REFUSED_SHOWN = 20  # refused rows
+ADMIN_HINT = "see /admin or `ootbot sink list`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +98,6 @@ async def read_standings(tx: Transaction, settings: Settings) -> list[QueueStand
                 )
             )
     return standings
-
-
-REFUSED_SHOWN = 20  # refused rows
-ADMIN_HINT = "see /admin or `ootbot sink list`"
 
 
 async def show_sinks(tx: Transaction, settings: Settings) -> AdminSection:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 KEYS_AT_ONCE = 10_000  # keys marked in one transaction
 KEYS_PER_STATEMENT = 1_000  # of them in one statement: SQLite's writer is not kept for longer
 PAUSE_SECONDS = 0.05  # seconds between two pages, for other writers
+log = structlog.get_logger("bot.sinks")
 
 
 async def backfill_queue(
@@ -73,20 +74,6 @@ async def note_repository(store: Store, queue: ExportQueue, repository_id: int) 
         await store.clock.sleep(PAUSE_SECONDS)
 
 
-async def _note_page(store: Store, queue: ExportQueue, page: queue_rows.KeyPage) -> None:
-    keys = list(page.times)
-    for start in range(0, len(keys), KEYS_PER_STATEMENT):
-        part = [
-            (queue.sink.name, queue.what, encode_key(key)) for key in keys[start : start + KEYS_PER_STATEMENT]
-        ]
-        async with store.transaction() as tx:
-            await changes.note_changes(tx, part)
-        await asyncio.sleep(0)
-
-
-log = structlog.get_logger("bot.sinks")
-
-
 async def tend_sinks(context: Context, _task: Task) -> None:
     """Add, backfill, start and forget queues."""
     queues = context.resource(SINKS).queues
@@ -103,16 +90,6 @@ async def tend_sinks(context: Context, _task: Task) -> None:
         if await backfill_queue(context.store, queue):
             log.info("what there was before is marked", sink=queue.sink.name, what=queue.what)
     await _finish_withdrawals(context)
-
-
-async def _forget_old_queues(
-    tx: Transaction, known: set[tuple[str, str]], stored: set[tuple[str, str]]
-) -> None:
-    """Forget queues that no longer exist: nothing would send their changes."""
-    for sink, what in sorted(stored - known):
-        await changes.remove_changes(tx, sink, what)
-        await queue_rows.remove_refused(tx, sink, what)
-        await queue_rows.remove_state(tx, sink, what)
 
 
 async def withdraw_repository(context: Context, task: Task) -> None:
@@ -136,6 +113,27 @@ async def withdraw_repository(context: Context, task: Task) -> None:
         log.warning(
             "a repository turned private: its copies are being deleted", sink=sink, repository=identifier
         )
+
+
+async def _note_page(store: Store, queue: ExportQueue, page: queue_rows.KeyPage) -> None:
+    keys = list(page.times)
+    for start in range(0, len(keys), KEYS_PER_STATEMENT):
+        part = [
+            (queue.sink.name, queue.what, encode_key(key)) for key in keys[start : start + KEYS_PER_STATEMENT]
+        ]
+        async with store.transaction() as tx:
+            await changes.note_changes(tx, part)
+        await asyncio.sleep(0)
+
+
+async def _forget_old_queues(
+    tx: Transaction, known: set[tuple[str, str]], stored: set[tuple[str, str]]
+) -> None:
+    """Forget queues that no longer exist: nothing would send their changes."""
+    for sink, what in sorted(stored - known):
+        await changes.remove_changes(tx, sink, what)
+        await queue_rows.remove_refused(tx, sink, what)
+        await queue_rows.remove_state(tx, sink, what)
 
 
 async def _finish_withdrawals(context: Context) -> None:

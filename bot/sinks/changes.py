@@ -44,6 +44,8 @@ LATER_CHANGES = sa.tuple_(CHANGE.since, CHANGE.key) > sa.tuple_(
     sa.bindparam("after_since", type_=CHANGE.since.type), sa.bindparam("after_key", type_=CHANGE.key.type)
 )
 FIRST_CHANGES, NEXT_CHANGES = RowStatement(OLDEST_CHANGES), RowStatement(OLDEST_CHANGES.where(LATER_CHANGES))
+SEND_TASK, WITHDRAW_TASK = "sink", "sink_withdraw"  # kinds of tasks
+QueuesByKey = dict[tuple[str, tuple[str, ...]], list["ExportQueue"]]  # by a table and the columns of a key
 
 
 class WaitingChanges(NamedTuple):
@@ -91,15 +93,6 @@ async def remove_sent_changes(tx: Transaction, sink: str, what: str, sent: Seque
         await tx.run(removing, {"of_sink": sink, "of_what": what, "sent": keys})
 
 
-@functools.cache
-def _removing_changes(*, sqlite: bool) -> Statement:
-    unchanged = (*OF_QUEUE, among_given((CHANGE.key, CHANGE.since, CHANGE.generation), "sent", sqlite=sqlite))
-    if sqlite:
-        return Statement(sa.delete(sink_mark).where(*unchanged))
-    free = sa.select(CHANGE.key).where(*unchanged).order_by(CHANGE.key).with_for_update(skip_locked=True)
-    return Statement(sa.delete(sink_mark).where(*OF_QUEUE, CHANGE.key.in_(free)))
-
-
 async def count_waiting(tx: Transaction) -> dict[tuple[str, str], WaitingChanges]:
     """Return how many changes wait, by sink and export."""
     query = sa.select(CHANGE.sink, CHANGE.what, sa.func.count(), sa.func.min(CHANGE.since)).group_by(
@@ -132,10 +125,6 @@ async def remove_changes(tx: Transaction, sink: str, what: str) -> int:
     return done.rowcount
 
 
-SEND_TASK, WITHDRAW_TASK = "sink", "sink_withdraw"  # kinds of tasks
-QueuesByKey = dict[tuple[str, tuple[str, ...]], list["ExportQueue"]]  # by a table and the columns of a key
-
-
 def make_observer(settings: Settings, features: Features) -> BeforeCommit | None:
     """Return the hook that notes changes; None without sinks, so that it costs nothing."""
     wanted = export_queues(settings, features)
@@ -154,6 +143,15 @@ def make_observer(settings: Settings, features: Features) -> BeforeCommit | None
             _withdraw_private(tx, changed)
 
     return observe
+
+
+@functools.cache
+def _removing_changes(*, sqlite: bool) -> Statement:
+    unchanged = (*OF_QUEUE, among_given((CHANGE.key, CHANGE.since, CHANGE.generation), "sent", sqlite=sqlite))
+    if sqlite:
+        return Statement(sa.delete(sink_mark).where(*unchanged))
+    free = sa.select(CHANGE.key).where(*unchanged).order_by(CHANGE.key).with_for_update(skip_locked=True)
+    return Statement(sa.delete(sink_mark).where(*OF_QUEUE, CHANGE.key.in_(free)))
 
 
 async def _note_changes(tx: Transaction, changed: Changed, by_key: QueuesByKey) -> None:

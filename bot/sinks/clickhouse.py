@@ -50,6 +50,16 @@ UNREADABLE = (DataError, TypeError, ValueError, OverflowError, AttributeError, s
 AROUND = re.compile(
     r"^.*?server response: |^.*?DB::Exception: | \(for url [^)]*\)|\(version [^)]*\)", re.DOTALL
 )
+DIGITS = 5  # of a number with a fraction that have to be the same: the table may keep fewer than we do
+ROWS_AT_ONCE = 20_000  # of one insert: a key may have millions
+OWN_COLUMNS = {"_version", "_deleted"}
+
+
+class ColumnChunk(NamedTuple):
+    """Some rows as columns."""
+
+    columns: dict[str, str]  # types by name
+    data: list[list[Any]]
 
 
 class ClickhouseClient:
@@ -113,28 +123,6 @@ class ClickhouseClient:
         return self._opened
 
 
-@contextlib.contextmanager
-def _reading_values() -> Iterator[None]:
-    """Turn the client's errors about values that fit no column into ours."""
-    try:
-        yield
-    except UNREADABLE as error:
-        raise BatchRefused(f"a value does not fit: {str(error).partition(chr(10))[0]}") from None
-
-
-@contextlib.contextmanager
-def _calling() -> Iterator[None]:
-    """Turn the client's errors into ours."""
-    try:
-        yield
-    except DataError:
-        raise
-    except ClickHouseError as error:
-        raise as_sink_error(error) from None
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise SinkAway(f"no answer: {str(error) or type(error).__name__}") from None
-
-
 def as_sink_error(error: ClickHouseError) -> Exception:
     """Return what an error means for a sink."""
     code: int | None = getattr(error, "code", None)
@@ -144,17 +132,6 @@ def as_sink_error(error: ClickHouseError) -> Exception:
     if code in SCHEMA:
         return Stopped(f"schema: {words}")
     return BatchRefused(words) if code in ROW else SinkAway(words)
-
-
-def _describe(error: Exception) -> str:
-    """Return what the server says, without addresses and versions."""
-    words = str(error).partition("Stack trace")[0]
-    while (shorter := AROUND.sub("", words)) != words:
-        words = shorter
-    return " ".join(words.split())
-
-
-DIGITS = 5  # of a number with a fraction that have to be the same: the table may keep fewer than we do
 
 
 class ClickhouseChecker:
@@ -236,37 +213,9 @@ class ClickhouseChecker:
         return next(iter(self._copy.rows(item.row)), None) is not None
 
 
-def _pages(values: Sequence[Any]) -> Iterator[list[Any]]:
-    left = iter(values)
-    while some := list(islice(left, KEYS_AT_ONCE)):
-        yield some
-
-
-def _rounded(value: Any) -> Any:
-    """Return a value with fewer digits, and lists as such."""
-    if isinstance(value, float):
-        return f"{value:.{DIGITS}g}"
-    if isinstance(value, list | tuple):
-        return [_rounded(element) for element in value]
-    if isinstance(value, dict):
-        return {name: _rounded(element) for name, element in value.items()}
-    return value
-
-
-ROWS_AT_ONCE = 20_000  # of one insert: a key may have millions
-OWN_COLUMNS = {"_version", "_deleted"}
-
-
 def open_clickhouse(settings: SinkSettings) -> ClickhouseDriver:
     """Return the driver of a sink."""
     return ClickhouseDriver(settings.options)
-
-
-class ColumnChunk(NamedTuple):
-    """Some rows as columns."""
-
-    columns: dict[str, str]  # types by name
-    data: list[list[Any]]
 
 
 class ClickhouseDriver:
@@ -338,6 +287,53 @@ class ClickhouseDriver:
         for keys in _keys(copy, items):
             sql = f"DELETE FROM {name} WHERE {key_condition(copy)}"  # noqa: S608 - names are ours
             await self._client.change(sql, {"keys": keys})
+
+
+@contextlib.contextmanager
+def _reading_values() -> Iterator[None]:
+    """Turn the client's errors about values that fit no column into ours."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise BatchRefused(f"a value does not fit: {str(error).partition(chr(10))[0]}") from None
+
+
+@contextlib.contextmanager
+def _calling() -> Iterator[None]:
+    """Turn the client's errors into ours."""
+    try:
+        yield
+    except DataError:
+        raise
+    except ClickHouseError as error:
+        raise as_sink_error(error) from None
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise SinkAway(f"no answer: {str(error) or type(error).__name__}") from None
+
+
+def _describe(error: Exception) -> str:
+    """Return what the server says, without addresses and versions."""
+    words = str(error).partition("Stack trace")[0]
+    while (shorter := AROUND.sub("", words)) != words:
+        words = shorter
+    return " ".join(words.split())
+
+
+def _pages(values: Sequence[Any]) -> Iterator[list[Any]]:
+    left = iter(values)
+    while some := list(islice(left, KEYS_AT_ONCE)):
+        yield some
+
+
+def _rounded(value: Any) -> Any:
+    """Return a value with fewer digits, and lists as such."""
+    if isinstance(value, float):
+        return f"{value:.{DIGITS}g}"
+    if isinstance(value, list | tuple):
+        return [_rounded(element) for element in value]
+    if isinstance(value, dict):
+        return {name: _rounded(element) for name, element in value.items()}
+    return value
 
 
 def _keys(copy: TableCopy, items: Iterable[Outgoing]) -> Iterator[list[tuple[Any, ...]]]:

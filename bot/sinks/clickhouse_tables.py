@@ -45,6 +45,14 @@ class ColumnType:
         return {match[1] or match[2]: match[3] for match in named if match} if all(named) else {}
 
 
+SELECT_COLUMNS = """SELECT name, type FROM system.columns
+WHERE database = {database:String} AND table = {name:String} AND default_kind IN ('', 'DEFAULT') ORDER BY position"""
+KEYS_AT_ONCE = 500  # of one statement
+# times are compared as the numbers that we have of them: days, and seconds
+AS_NUMBERS = {"Date": ("toUInt16", "UInt16"), "DateTime": ("toUnixTimestamp", "UInt32")}
+AS_NUMBERS["DateTime64"] = AS_NUMBERS["DateTime"]
+
+
 @functools.lru_cache(maxsize=4_000)
 def parse_type(text: str) -> ColumnType:
     """Read a type such as `Array(Tuple(name String, number Int64))`."""
@@ -52,19 +60,6 @@ def parse_type(text: str) -> ColumnType:
     if not bracket:
         return ColumnType(name)
     return ColumnType(name.strip(), tuple(_split(rest.rpartition(")")[0])))
-
-
-def _split(text: str) -> list[str]:
-    parts, depth, start, quoted = [], 0, 0, False
-    for place, sign in enumerate(text):
-        if sign == "'":
-            quoted = not quoted
-        elif not quoted and sign in "()":
-            depth += 1 if sign == "(" else -1
-        elif not quoted and sign == "," and depth == 0:
-            parts.append(text[start:place].strip())
-            start = place + 1
-    return [part for part in [*parts, text[start:].strip()] if part]
 
 
 def plain_type(text: str) -> ColumnType:
@@ -102,6 +97,139 @@ def convert_column(text: str, values: list[Any]) -> list[Any]:
 
 
 @functools.lru_cache(maxsize=4_000)
+def converter_of(text: str) -> Callable[[Any], Any]:
+    """Return a converter from values of JSON to a type; it raises ValueError or TypeError."""
+    kind = parse_type(text)
+    if kind.name == "Nullable":
+        inner = converter_of(kind.arguments[0])
+        return lambda value: None if value is None else inner(value)
+    if kind.name == "LowCardinality":
+        return converter_of(kind.arguments[0])
+    if kind.name in {"Array", "Tuple", "Map"}:
+        return _of_several(kind)
+    if kind.name in {"DateTime", "DateTime64"}:
+        digits = int(kind.arguments[0]) if kind.name == "DateTime64" else 0
+        return lambda value: _ticks(value, digits)
+    return _days if kind.name in {"Date", "Date32"} else _plain(kind.name)
+
+
+def quoted(name: str) -> str:
+    """Return a name as it stands in a statement."""
+    escaped = name.replace("\\", "\\\\").replace("`", "\\`")
+    return f"`{escaped}`"
+
+
+def place_of(table: ColumnTable, options: ClickhouseOptions) -> tuple[str, str]:
+    """Return the database and the name of a table."""
+    database, dot, name = table.name.rpartition(".")
+    return (database if dot else options.database, name)
+
+
+def full_name(table: ColumnTable, options: ClickhouseOptions) -> str:
+    """Return a table's name as it stands in a statement."""
+    return ".".join(map(quoted, place_of(table, options)))
+
+
+def ddl_of(table: ColumnTable, options: ClickhouseOptions) -> list[str]:
+    """Return the statements that make a table, and for a versioned one a view of its newest rows."""
+    database, name = place_of(table, options)
+    declared = {**table.all_columns, **table.computed}
+    columns = ",\n".join(f"  {quoted(name)} {kind}" for name, kind in declared.items())
+    lines = [
+        f"CREATE TABLE IF NOT EXISTS {full_name(table, options)} (\n{columns}\n)",
+        f"ENGINE = {_engine(table)}",
+    ]
+    if table.day:
+        lines.append(f"PARTITION BY toYYYYMM({quoted(table.day)})")
+    lines.append(f"ORDER BY ({', '.join(map(quoted, table.order))})")
+    if table.versioned and table.time and options.keep_days:
+        time = quoted(table.time)
+        if family_of(table.columns[table.time]) == "time" and "Nullable" in table.columns[table.time]:
+            time = f"ifNull({time}, toDateTime64(0, 3))"
+        lines.append(f"TTL toDateTime({time}) + INTERVAL {options.keep_days} DAY")
+    statements = [f"CREATE DATABASE IF NOT EXISTS {quoted(database)}", "\n".join(lines)]
+    if table.versioned:
+        view = f"{quoted(database)}.{quoted(f'v_{name}')}"
+        rows = f"SELECT * EXCEPT (_version, _deleted) FROM {full_name(table, options)} FINAL"  # noqa: S608 - names are ours
+        statements.append(f"CREATE VIEW IF NOT EXISTS {view} AS {rows}")
+    return statements + [
+        statement
+        for view, names in table.views.items()
+        for statement in _view_of(table, options, view, names)
+    ]
+
+
+async def read_columns(
+    client: ClickhouseClient, table: ColumnTable, options: ClickhouseOptions
+) -> dict[str, str]:
+    """Return the types of the columns of a table on the server; empty: there is no such table."""
+    database, name = place_of(table, options)
+    rows = await client.read(SELECT_COLUMNS, {"database": database, "name": name})
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+async def prepare_table(
+    client: ClickhouseClient, table: ColumnTable, options: ClickhouseOptions
+) -> dict[str, str]:
+    """Return the types of a table's columns once it will do; makes what is missing, where that is wanted.
+
+    Raises Stopped, which names the column, where it will not do.
+    """
+    columns = await read_columns(client, table, options)
+    if options.manage_schema:
+        for statement in [] if columns else ddl_of(table, options):
+            await client.change(statement)
+        declared = {
+            **table.all_columns,
+            **table.computed,
+        }  # what is computed is not among those that are found
+        for name, kind in declared.items():
+            if columns and name not in columns:
+                column = f"{quoted(name)} {kind}"
+                await client.change(
+                    f"ALTER TABLE {full_name(table, options)} ADD COLUMN IF NOT EXISTS {column}"
+                )
+        columns = await read_columns(client, table, options)
+    if problem := find_schema_problem(table, columns, options):
+        raise Stopped(f"schema: {problem}")
+    return columns
+
+
+def find_schema_problem(table: ColumnTable, columns: Mapping[str, str], options: ClickhouseOptions) -> str:
+    """Return why a table with these columns will not do, empty if it will."""
+    name = ".".join(place_of(table, options))
+    if not columns:
+        return f"there is no {name}: `ootbot sink ddl` prints what makes it"
+    for column, kind in table.all_columns.items():
+        if column not in columns:
+            return f"{name} has no column {column}"
+        if not _column_fits(kind, columns[column]):
+            return f"{name}.{column} is {columns[column]}, not {kind}"
+    return ""
+
+
+def key_condition(copy: TableCopy) -> str:
+    """Return the condition that a row has one of the keys in the parameter `keys`, a list of tuples."""
+    compared = [_compared(name, copy.table.columns[name]) for name in copy.key]
+    names = ", ".join(name for name, _ in compared)
+    types = ", ".join(kind for _, kind in compared)
+    return f"tuple({names}) IN {{keys:Array(Tuple({types}))}}"
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, start, quoted = [], 0, 0, False
+    for place, sign in enumerate(text):
+        if sign == "'":
+            quoted = not quoted
+        elif not quoted and sign in "()":
+            depth += 1 if sign == "(" else -1
+        elif not quoted and sign == "," and depth == 0:
+            parts.append(text[start:place].strip())
+            start = place + 1
+    return [part for part in [*parts, text[start:].strip()] if part]
+
+
+@functools.lru_cache(maxsize=4_000)
 def _fitting(text: str) -> frozenset[type]:
     """Return the Python types that a column type takes unchanged."""
     kind = parse_type(text)
@@ -117,23 +245,6 @@ def _fitting(text: str) -> frozenset[type]:
 
 def _has_seconds(values: list[Any]) -> bool:
     return min((value for value in values if value is not None), default=SECONDS_BELOW) < SECONDS_BELOW
-
-
-@functools.lru_cache(maxsize=4_000)
-def converter_of(text: str) -> Callable[[Any], Any]:
-    """Return a converter from values of JSON to a type; it raises ValueError or TypeError."""
-    kind = parse_type(text)
-    if kind.name == "Nullable":
-        inner = converter_of(kind.arguments[0])
-        return lambda value: None if value is None else inner(value)
-    if kind.name == "LowCardinality":
-        return converter_of(kind.arguments[0])
-    if kind.name in {"Array", "Tuple", "Map"}:
-        return _of_several(kind)
-    if kind.name in {"DateTime", "DateTime64"}:
-        digits = int(kind.arguments[0]) if kind.name == "DateTime64" else 0
-        return lambda value: _ticks(value, digits)
-    return _days if kind.name in {"Date", "Date32"} else _plain(kind.name)
 
 
 def _of_several(kind: ColumnType) -> Callable[[Any], Any]:
@@ -214,56 +325,6 @@ def _ticks(value: Any, digits: int) -> int:
     return int(millis // 10 ** (MILLISECONDS - digits))
 
 
-SELECT_COLUMNS = """SELECT name, type FROM system.columns
-WHERE database = {database:String} AND table = {name:String} AND default_kind IN ('', 'DEFAULT') ORDER BY position"""
-
-
-def quoted(name: str) -> str:
-    """Return a name as it stands in a statement."""
-    escaped = name.replace("\\", "\\\\").replace("`", "\\`")
-    return f"`{escaped}`"
-
-
-def place_of(table: ColumnTable, options: ClickhouseOptions) -> tuple[str, str]:
-    """Return the database and the name of a table."""
-    database, dot, name = table.name.rpartition(".")
-    return (database if dot else options.database, name)
-
-
-def full_name(table: ColumnTable, options: ClickhouseOptions) -> str:
-    """Return a table's name as it stands in a statement."""
-    return ".".join(map(quoted, place_of(table, options)))
-
-
-def ddl_of(table: ColumnTable, options: ClickhouseOptions) -> list[str]:
-    """Return the statements that make a table, and for a versioned one a view of its newest rows."""
-    database, name = place_of(table, options)
-    declared = {**table.all_columns, **table.computed}
-    columns = ",\n".join(f"  {quoted(name)} {kind}" for name, kind in declared.items())
-    lines = [
-        f"CREATE TABLE IF NOT EXISTS {full_name(table, options)} (\n{columns}\n)",
-        f"ENGINE = {_engine(table)}",
-    ]
-    if table.day:
-        lines.append(f"PARTITION BY toYYYYMM({quoted(table.day)})")
-    lines.append(f"ORDER BY ({', '.join(map(quoted, table.order))})")
-    if table.versioned and table.time and options.keep_days:
-        time = quoted(table.time)
-        if family_of(table.columns[table.time]) == "time" and "Nullable" in table.columns[table.time]:
-            time = f"ifNull({time}, toDateTime64(0, 3))"
-        lines.append(f"TTL toDateTime({time}) + INTERVAL {options.keep_days} DAY")
-    statements = [f"CREATE DATABASE IF NOT EXISTS {quoted(database)}", "\n".join(lines)]
-    if table.versioned:
-        view = f"{quoted(database)}.{quoted(f'v_{name}')}"
-        rows = f"SELECT * EXCEPT (_version, _deleted) FROM {full_name(table, options)} FINAL"  # noqa: S608 - names are ours
-        statements.append(f"CREATE VIEW IF NOT EXISTS {view} AS {rows}")
-    return statements + [
-        statement
-        for view, names in table.views.items()
-        for statement in _view_of(table, options, view, names)
-    ]
-
-
 def _view_of(table: ColumnTable, options: ClickhouseOptions, view: str, names: Iterable[str]) -> list[str]:
     database, name = view.split(".")
     listed = ", ".join(map(quoted, names))
@@ -280,55 +341,6 @@ def _engine(table: ColumnTable) -> str:
     return "ReplacingMergeTree" if table.replaces else "MergeTree"
 
 
-async def read_columns(
-    client: ClickhouseClient, table: ColumnTable, options: ClickhouseOptions
-) -> dict[str, str]:
-    """Return the types of the columns of a table on the server; empty: there is no such table."""
-    database, name = place_of(table, options)
-    rows = await client.read(SELECT_COLUMNS, {"database": database, "name": name})
-    return {str(row[0]): str(row[1]) for row in rows}
-
-
-async def prepare_table(
-    client: ClickhouseClient, table: ColumnTable, options: ClickhouseOptions
-) -> dict[str, str]:
-    """Return the types of a table's columns once it will do; makes what is missing, where that is wanted.
-
-    Raises Stopped, which names the column, where it will not do.
-    """
-    columns = await read_columns(client, table, options)
-    if options.manage_schema:
-        for statement in [] if columns else ddl_of(table, options):
-            await client.change(statement)
-        declared = {
-            **table.all_columns,
-            **table.computed,
-        }  # what is computed is not among those that are found
-        for name, kind in declared.items():
-            if columns and name not in columns:
-                column = f"{quoted(name)} {kind}"
-                await client.change(
-                    f"ALTER TABLE {full_name(table, options)} ADD COLUMN IF NOT EXISTS {column}"
-                )
-        columns = await read_columns(client, table, options)
-    if problem := find_schema_problem(table, columns, options):
-        raise Stopped(f"schema: {problem}")
-    return columns
-
-
-def find_schema_problem(table: ColumnTable, columns: Mapping[str, str], options: ClickhouseOptions) -> str:
-    """Return why a table with these columns will not do, empty if it will."""
-    name = ".".join(place_of(table, options))
-    if not columns:
-        return f"there is no {name}: `ootbot sink ddl` prints what makes it"
-    for column, kind in table.all_columns.items():
-        if column not in columns:
-            return f"{name} has no column {column}"
-        if not _column_fits(kind, columns[column]):
-            return f"{name}.{column} is {columns[column]}, not {kind}"
-    return ""
-
-
 def _column_fits(ours: str, theirs: str) -> bool:
     """Whether a column of their type can hold the values of one of ours."""
     families = family_of(ours), family_of(theirs)
@@ -337,20 +349,6 @@ def _column_fits(ours: str, theirs: str) -> bool:
     if families == ("time", "time") and ours.startswith("Nullable"):
         return plain_type(ours).arguments[:1] == plain_type(theirs).arguments[:1]
     return families[0] == families[1] or families == ("whole number", "number")
-
-
-KEYS_AT_ONCE = 500  # of one statement
-# times are compared as the numbers that we have of them: days, and seconds
-AS_NUMBERS = {"Date": ("toUInt16", "UInt16"), "DateTime": ("toUnixTimestamp", "UInt32")}
-AS_NUMBERS["DateTime64"] = AS_NUMBERS["DateTime"]
-
-
-def key_condition(copy: TableCopy) -> str:
-    """Return the condition that a row has one of the keys in the parameter `keys`, a list of tuples."""
-    compared = [_compared(name, copy.table.columns[name]) for name in copy.key]
-    names = ", ".join(name for name, _ in compared)
-    types = ", ".join(kind for _, kind in compared)
-    return f"tuple({names}) IN {{keys:Array(Tuple({types}))}}"
 
 
 def _compared(name: str, text: str) -> tuple[str, str]:

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 REPOSITORY, EXPORTED = records["repository"].c, sink_repository.c
 IDS_PER_QUERY = 500
+RowSubject = tuple[
+    str | None, tuple[int | str, ...]
+]  # the `repo` of rows, and the repositories they are about
+STORED_LAYOUT = "clickhouse.ootbot"
+KEYS_AT_ONCE = 10_000  # keys
 
 
 class KnownRepository(NamedTuple):
@@ -36,6 +41,24 @@ class KnownRepository(NamedTuple):
 
     name: str
     is_public: bool  # GitHub has said so
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurrentRows:
+    """The rows of some keys that are to be sent."""
+
+    items: list[Outgoing]
+    new_repository_ids: frozenset[int]  # of rows that are sent: the sink has no copies of these yet
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RepositoryStanding:
+    """What happens to the rows about some repositories."""
+
+    name: str  # of the repository that rows have the id of
+    ids: frozenset[int]  # all that their names stand for
+    sends: bool
+    withdraws: bool  # the copies that are there are to be deleted
 
 
 async def read_known_repositories(tx: Transaction, ids: Collection[int]) -> dict[int, KnownRepository]:
@@ -119,27 +142,90 @@ async def note_deleted(tx: Transaction, sink: str, repository_id: int) -> None:
     await tx.run(sa.update(sink_repository).where(*these).values(deleted=True))
 
 
-RowSubject = tuple[
-    str | None, tuple[int | str, ...]
-]  # the `repo` of rows, and the repositories they are about
+async def read_current(
+    tx: Transaction, context: Context, queue: ExportQueue, keys: Sequence[RowKey], *, version: int = 0
+) -> CurrentRows:
+    """Return the current rows of some keys, in one snapshot."""
+    rows: dict[RowKey, ExportedRow] = await load(queue.shape.read)(tx, queue.export, keys)
+    for addition in queue.additions:
+        added: dict[RowKey, ExportedRow] = await load(addition.read)(tx, list(rows))
+        rows |= {key: {**rows[key], **further} for key, further in added.items()}
+    about = {key: (row.get("repo"), repositories_of(queue.export, row)) for key, row in rows.items()}
+    seen = await _read_visibility(tx, context, queue, set(about.values()))
+    gone = queue.export.deleted
+    items: list[Outgoing] = []
+    sent: set[RowSubject] = set()
+    for key in keys:
+        row = rows.get(key)
+        if row is None:
+            items.append(Outgoing(key, None, deleted=True, version=version))
+            continue
+        standing = seen.standing_of(about[key])
+        if not (standing.sends or standing.withdraws):
+            continue
+        deleted = standing.withdraws or (gone != "" and row[gone] is not None)
+        named = row if "repo" in row else {**row, "repo": standing.name}
+        items.append(Outgoing(key, named, deleted, version))
+        if standing.sends:
+            sent.add(about[key])
+    ids = frozenset[int]().union(*(seen.standing_of(subject).ids for subject in sent))
+    known = {
+        repository_id for repository_id, copied in seen.exported.items() if copied["withdrawn_at"] is None
+    }
+    return CurrentRows(items=items, new_repository_ids=frozenset() if queue.sink.private else ids - known)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurrentRows:
-    """The rows of some keys that are to be sent."""
+async def load_content(context: Context, queue: ExportQueue, items: Sequence[Outgoing]) -> list[Outgoing]:
+    """Load content that is not in rows; drop rows that turn out to be about something private."""
+    if not queue.shape.load:
+        return list(items)
+    rows = {item.key: item.row for item in items if item.row is not None}
+    loaded: dict[RowKey, ExportedRow] = await load(queue.shape.load)(context, rows)
+    loaded_items = []
+    for item in items:
+        row = loaded.get(item.key) if item.row is not None else None
+        if row is None:
+            loaded_items += [item] if item.row is None else []
+        elif queue.sink.private or item.deleted or not _mentions_private(queue.export, row):
+            loaded_items.append(item._replace(row=row))
+    return loaded_items
 
-    items: list[Outgoing]
-    new_repository_ids: frozenset[int]  # of rows that are sent: the sink has no copies of these yet
+
+def repositories_of(export: Export, row: ExportedRow) -> tuple[int | str, ...]:
+    """Return the repositories that a row is about: ids of GitHub's, and names."""
+    values = [row[name] for name in export.repositories]
+    return tuple([value for value in values if value and (isinstance(value, str) or value > 0)])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _RepositoryStanding:
-    """What happens to the rows about some repositories."""
+def copy_of_export(export: Export) -> TableCopy:
+    """Return the table that an export's rows would have."""
+    copy: TableCopy = load(export.shapes[STORED_LAYOUT].make)(export)
+    return copy
 
-    name: str  # of the repository that rows have the id of
-    ids: frozenset[int]  # all that their names stand for
-    sends: bool
-    withdraws: bool  # the copies that are there are to be deleted
+
+async def read_stored_rows(
+    context: Context, export: Export, *, since: int, repos: Collection[str] = ("*",)
+) -> AsyncIterator[Mapping[str, Any]]:
+    """Yield the rows since a time, of repositories whose names match a glob."""
+    shape, copy = export.shapes[STORED_LAYOUT], copy_of_export(export)
+    after: str | None = None
+    while True:
+        async with context.store.read() as tx:
+            page = await queue_rows.read_key_page(tx, export, after=after, limit=KEYS_AT_ONCE, since=since)
+        keys = list(page.times)
+        for start in range(0, len(keys), shape.most):
+            async with context.store.read() as tx:
+                stored = await load(shape.read)(tx, export, keys[start : start + shape.most])
+                rows = await _with_names(tx, export, stored)
+            chosen = {key: row for key, row in rows.items() if _matches_repos(row, repos)}
+            loaded = await load(shape.load)(context, chosen) if shape.load else chosen
+            for row in loaded.values():
+                if not export.deleted or row[export.deleted] is None:
+                    for table_row in copy.rows(row):
+                        yield table_row
+        if page.after is None:
+            return
+        after = encode_key(page.after)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,55 +291,6 @@ class _SinkVisibility:
         return self.known[value].name if value in self.known else repo or ""
 
 
-async def read_current(
-    tx: Transaction, context: Context, queue: ExportQueue, keys: Sequence[RowKey], *, version: int = 0
-) -> CurrentRows:
-    """Return the current rows of some keys, in one snapshot."""
-    rows: dict[RowKey, ExportedRow] = await load(queue.shape.read)(tx, queue.export, keys)
-    for addition in queue.additions:
-        added: dict[RowKey, ExportedRow] = await load(addition.read)(tx, list(rows))
-        rows |= {key: {**rows[key], **further} for key, further in added.items()}
-    about = {key: (row.get("repo"), repositories_of(queue.export, row)) for key, row in rows.items()}
-    seen = await _read_visibility(tx, context, queue, set(about.values()))
-    gone = queue.export.deleted
-    items: list[Outgoing] = []
-    sent: set[RowSubject] = set()
-    for key in keys:
-        row = rows.get(key)
-        if row is None:
-            items.append(Outgoing(key, None, deleted=True, version=version))
-            continue
-        standing = seen.standing_of(about[key])
-        if not (standing.sends or standing.withdraws):
-            continue
-        deleted = standing.withdraws or (gone != "" and row[gone] is not None)
-        named = row if "repo" in row else {**row, "repo": standing.name}
-        items.append(Outgoing(key, named, deleted, version))
-        if standing.sends:
-            sent.add(about[key])
-    ids = frozenset[int]().union(*(seen.standing_of(subject).ids for subject in sent))
-    known = {
-        repository_id for repository_id, copied in seen.exported.items() if copied["withdrawn_at"] is None
-    }
-    return CurrentRows(items=items, new_repository_ids=frozenset() if queue.sink.private else ids - known)
-
-
-async def load_content(context: Context, queue: ExportQueue, items: Sequence[Outgoing]) -> list[Outgoing]:
-    """Load content that is not in rows; drop rows that turn out to be about something private."""
-    if not queue.shape.load:
-        return list(items)
-    rows = {item.key: item.row for item in items if item.row is not None}
-    loaded: dict[RowKey, ExportedRow] = await load(queue.shape.load)(context, rows)
-    loaded_items = []
-    for item in items:
-        row = loaded.get(item.key) if item.row is not None else None
-        if row is None:
-            loaded_items += [item] if item.row is None else []
-        elif queue.sink.private or item.deleted or not _mentions_private(queue.export, row):
-            loaded_items.append(item._replace(row=row))
-    return loaded_items
-
-
 def _mentions_private(export: Export, row: ExportedRow) -> bool:
     """Whether a row about no known repository says that it is about a private one."""
     return bool(row.get("private")) and not repositories_of(export, row)
@@ -274,47 +311,6 @@ async def _read_visibility(
         ids=of_names,
         exported=await exported_among(tx, queue.sink.name, every),
     )
-
-
-def repositories_of(export: Export, row: ExportedRow) -> tuple[int | str, ...]:
-    """Return the repositories that a row is about: ids of GitHub's, and names."""
-    values = [row[name] for name in export.repositories]
-    return tuple([value for value in values if value and (isinstance(value, str) or value > 0)])
-
-
-STORED_LAYOUT = "clickhouse.ootbot"
-KEYS_AT_ONCE = 10_000  # keys
-
-
-def copy_of_export(export: Export) -> TableCopy:
-    """Return the table that an export's rows would have."""
-    copy: TableCopy = load(export.shapes[STORED_LAYOUT].make)(export)
-    return copy
-
-
-async def read_stored_rows(
-    context: Context, export: Export, *, since: int, repos: Collection[str] = ("*",)
-) -> AsyncIterator[Mapping[str, Any]]:
-    """Yield the rows since a time, of repositories whose names match a glob."""
-    shape, copy = export.shapes[STORED_LAYOUT], copy_of_export(export)
-    after: str | None = None
-    while True:
-        async with context.store.read() as tx:
-            page = await queue_rows.read_key_page(tx, export, after=after, limit=KEYS_AT_ONCE, since=since)
-        keys = list(page.times)
-        for start in range(0, len(keys), shape.most):
-            async with context.store.read() as tx:
-                stored = await load(shape.read)(tx, export, keys[start : start + shape.most])
-                rows = await _with_names(tx, export, stored)
-            chosen = {key: row for key, row in rows.items() if _matches_repos(row, repos)}
-            loaded = await load(shape.load)(context, chosen) if shape.load else chosen
-            for row in loaded.values():
-                if not export.deleted or row[export.deleted] is None:
-                    for table_row in copy.rows(row):
-                        yield table_row
-        if page.after is None:
-            return
-        after = encode_key(page.after)
 
 
 async def _with_names(

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from bot.db.exports import Export, ExportedRow, RowKey
     from bot.sinks.settings import SinkSettings
 
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
+_SIGNED = re.compile(
+    r"(?i)\b(x-amz-[a-z-]*(?:signature|credential|token)|awsaccesskeyid|signature|sig|se|sp|sv|token|password|secret)="
+    r"[^&\s\"'<>]+"
+)
+
 
 class Outgoing(NamedTuple):
     """What is to be sent for one key."""
@@ -108,13 +114,6 @@ class SinkAway(RetryLater):
     """The sink cannot be used now; changes wait."""
 
 
-class SinkForbidden(SinkAway):
-    """The sink refuses our credentials: only people can help, so it is asked every five minutes."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, after=300)
-
-
 class Stopped(OotbotError):
     """This export cannot be written until somebody fixes the sink: a table or column is missing."""
 
@@ -123,11 +122,11 @@ class BatchRefused(OotbotError):
     """The sink refuses some row of a batch without saying which."""
 
 
-_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
-_SIGNED = re.compile(
-    r"(?i)\b(x-amz-[a-z-]*(?:signature|credential|token)|awsaccesskeyid|signature|sig|se|sp|sv|token|password|secret)="
-    r"[^&\s\"'<>]+"
-)
+class SinkForbidden(SinkAway):
+    """The sink refuses our credentials: only people can help, so it is asked every five minutes."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, after=300)
 
 
 def mask_credentials(text: str) -> str:

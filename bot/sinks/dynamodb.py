@@ -35,6 +35,46 @@ TRUNCATED = "_truncated"
 NUMBER_CONTEXT = Context(prec=NUMBER_DIGITS)
 
 Attribute = dict[str, Any]
+CALLS_AT_ONCE = 20  # calls in flight
+PATIENCE = 10  # seconds until an answer begins
+TRIES = 4
+KEY = "dynamoKey"
+FORBIDDEN_CODES = frozenset(
+    {
+        "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException",
+        "MissingAuthenticationTokenException", "IncompleteSignatureException", "InvalidClientTokenId",
+    }
+)  # fmt: skip
+MISSING, NEWER, IN_USE = (
+    "ResourceNotFoundException",
+    "ConditionalCheckFailedException",
+    "ResourceInUseException",
+)
+REFUSED_CODES = frozenset(
+    {"ValidationException", "SerializationException", "ItemCollectionSizeLimitExceededException", IN_USE}
+)
+KEYS_AT_ONCE = 100  # of one call
+
+
+class ItemRefused(OotbotError):
+    """DynamoDB will never take this item."""
+
+
+class NewerThere(OotbotError):
+    """The item has a newer version."""
+
+
+class TableMissing(Stopped):
+    """There is no such table."""
+
+
+class TableShape(TypedDict):
+    """The parameters that create a table."""
+
+    TableName: str
+    KeySchema: list[dict[str, str]]
+    AttributeDefinitions: list[dict[str, str]]
+    BillingMode: str
 
 
 def as_attribute(value: Any) -> Attribute:
@@ -50,24 +90,6 @@ def as_attribute(value: Any) -> Attribute:
     if isinstance(value, datetime):
         return {"S": value.isoformat().replace("+00:00", "Z")}
     return _of_several(value)
-
-
-def _of_several(value: Any) -> Attribute:
-    if isinstance(value, dict):
-        return {"M": {str(name): as_attribute(inner) for name, inner in value.items()}}
-    if isinstance(value, list | tuple):
-        return {"L": [as_attribute(inner) for inner in value]}
-    raise TypeError(f"{type(value).__name__} is no value of JSON")
-
-
-def _number(value: float | Decimal) -> Attribute:
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"S": str(value)}
-    number = NUMBER_CONTEXT.create_decimal(str(value))
-    if NUMBER_CONTEXT.flags[Inexact]:
-        NUMBER_CONTEXT.clear_flags()
-        return {"S": str(value)}
-    return {"N": format(number, "f") if abs(number.adjusted()) < NUMBER_DIGITS else str(number)}
 
 
 def fit_item(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
@@ -101,47 +123,6 @@ def size_of(attribute: Attribute) -> int:
     if kind == "L":
         return 3 + sum(1 + size_of(inner) for inner in value)
     return 1
-
-
-CALLS_AT_ONCE = 20  # calls in flight
-PATIENCE = 10  # seconds until an answer begins
-TRIES = 4
-KEY = "dynamoKey"
-FORBIDDEN_CODES = frozenset(
-    {
-        "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException",
-        "MissingAuthenticationTokenException", "IncompleteSignatureException", "InvalidClientTokenId",
-    }
-)  # fmt: skip
-MISSING, NEWER, IN_USE = (
-    "ResourceNotFoundException",
-    "ConditionalCheckFailedException",
-    "ResourceInUseException",
-)
-REFUSED_CODES = frozenset(
-    {"ValidationException", "SerializationException", "ItemCollectionSizeLimitExceededException", IN_USE}
-)
-
-
-class ItemRefused(OotbotError):
-    """DynamoDB will never take this item."""
-
-
-class NewerThere(OotbotError):
-    """The item has a newer version."""
-
-
-class TableMissing(Stopped):
-    """There is no such table."""
-
-
-class TableShape(TypedDict):
-    """The parameters that create a table."""
-
-    TableName: str
-    KeySchema: list[dict[str, str]]
-    AttributeDefinitions: list[dict[str, str]]
-    BillingMode: str
 
 
 def shape_of(table: str) -> TableShape:
@@ -228,22 +209,6 @@ class DynamoClient:
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-
-def _as_sink_error(error: ClientError, table: str) -> Exception:
-    problem = error.response.get("Error", {})
-    code, message = str(problem.get("Code", "")), str(problem.get("Message", ""))
-    words = f"{code}: {message}".rstrip(": ")
-    if code == NEWER:
-        return NewerThere(words)
-    if code == MISSING:
-        return TableMissing(f"there is no table {table}: make it with `{command_for(table)}`")
-    if code in FORBIDDEN_CODES:
-        return SinkForbidden(words)
-    return ItemRefused(words) if code in REFUSED_CODES else SinkAway(words)
-
-
-KEYS_AT_ONCE = 100  # of one call
 
 
 class DynamoChecker:
@@ -407,3 +372,34 @@ def delete_of(stored: StoredItem, version: int) -> Mapping[str, Any]:
         "ExpressionAttributeNames": {"#0": stored.version},
         "ExpressionAttributeValues": {":0": {"N": str(version)}},
     }
+
+
+def _of_several(value: Any) -> Attribute:
+    if isinstance(value, dict):
+        return {"M": {str(name): as_attribute(inner) for name, inner in value.items()}}
+    if isinstance(value, list | tuple):
+        return {"L": [as_attribute(inner) for inner in value]}
+    raise TypeError(f"{type(value).__name__} is no value of JSON")
+
+
+def _number(value: float | Decimal) -> Attribute:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"S": str(value)}
+    number = NUMBER_CONTEXT.create_decimal(str(value))
+    if NUMBER_CONTEXT.flags[Inexact]:
+        NUMBER_CONTEXT.clear_flags()
+        return {"S": str(value)}
+    return {"N": format(number, "f") if abs(number.adjusted()) < NUMBER_DIGITS else str(number)}
+
+
+def _as_sink_error(error: ClientError, table: str) -> Exception:
+    problem = error.response.get("Error", {})
+    code, message = str(problem.get("Code", "")), str(problem.get("Message", ""))
+    words = f"{code}: {message}".rstrip(": ")
+    if code == NEWER:
+        return NewerThere(words)
+    if code == MISSING:
+        return TableMissing(f"there is no table {table}: make it with `{command_for(table)}`")
+    if code in FORBIDDEN_CODES:
+        return SinkForbidden(words)
+    return ItemRefused(words) if code in REFUSED_CODES else SinkAway(words)

@@ -9,12 +9,6 @@ from bot.core.feature import Feature
 if TYPE_CHECKING:
     from bot.core.settings import Settings
 
-
-def periodic(_settings: Settings) -> dict[str, float]:
-    """Return seconds between two runs, by task kind; also without sinks: what is left of them is forgotten."""
-    return {"sinks": 60.0}
-
-
 FEATURE = Feature(
     name="sinks",
     tables="bot.sinks.tables",
@@ -36,3 +30,8 @@ FEATURE = Feature(
     notes="bot.sinks.administration:read_notes",
     sections={"admin": "bot.sinks.administration:show_sinks"},
 )
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind; also without sinks: what is left of them is forgotten."""
+    return {"sinks": 60.0}

@@ -27,6 +27,11 @@ IS_WAITING = sa.exists().where(
     CHANGE.key == KEY_OF_DELIVERY,
 )
 GONE_REASON = "it was deleted here, after its retention and a week more, before this sink had it"
+DAY = 86_400_000  # milliseconds
+KEPT_LONGER = 7  # days
+DELIVERIES_AT_ONCE = 200
+
+log = structlog.get_logger("bot.sinks")
 
 
 def retain_waiting(table: sa.Table) -> sa.ColumnElement[bool] | None:
@@ -47,13 +52,6 @@ async def give_up_changes(tx: Transaction, *, before: int, limit: int) -> list[t
         reasons = {key: GONE_REASON for name, key in waiting if name == sink}
         await queue_rows.note_refused(tx, sink, DELIVERIES, reasons)
     return waiting
-
-
-DAY = 86_400_000  # milliseconds
-KEPT_LONGER = 7  # days
-DELIVERIES_AT_ONCE = 200
-
-log = structlog.get_logger("bot.sinks")
 
 
 async def give_up_old_deliveries(context: Context) -> dict[str, int]:

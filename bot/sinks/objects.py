@@ -61,6 +61,12 @@ MAKE_BUCKET = {  # what makes the bucket that is missing
     "gs": "gcloud storage buckets create gs://{}",
     "az": "az storage container create --name {}",
 }
+T = TypeVar("T")
+Packed = bytes | IO[bytes]
+ROWS_AT_ONCE = 64  # rows in flight: a store may answer each after 50 ms only
+IN_MEMORY = 256 * 1024  # bytes of an object, compressed; a larger one is put together in a file
+LEVEL = 6
+ARCHIVED = ".gz"  # ends the keys of objects that are gzip files; others are encoded so on their way
 
 
 class ObjectRefused(OotbotError):
@@ -165,33 +171,6 @@ class ObjectStorage:
         return SinkAway(_describe(error))
 
 
-def _sync(folder: Path, keys: Sequence[str]) -> None:
-    """Sync files to the disk, many at once, and then the folders that name them."""
-    paths = [folder / key for key in keys]
-    folders = {path.parent for path in paths}
-    folders |= {parent for inner in folders for parent in inner.parents if parent.is_relative_to(folder)}
-    with ThreadPoolExecutor(SYNCED_AT_ONCE) as threads:
-        list(threads.map(_sync_path, paths))
-        list(threads.map(_sync_path, sorted(folders)))
-
-
-def _sync_path(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _describe(error: Exception) -> str:
-    """Return the store's answer, without addresses."""
-    line = str(error).partition("\n")[0]
-    if not (answer := ANSWER.search(line)):
-        return line
-    code, message = (match and match[1] for match in (CODE.search(line), MESSAGE.search(line)))
-    return ": ".join(filter(None, (answer[1], code, message)))
-
-
 class ObjectChecker:
     """Compares one export. A folder of the store is listed once, and kept as eight bytes a key."""
 
@@ -237,26 +216,6 @@ class ObjectChecker:
         listed, wanted = self._listed[folder], _key_number(key)
         place = bisect_left(listed, wanted)
         return place < len(listed) and listed[place] == wanted
-
-
-def _key_number(key: str) -> int:
-    return int.from_bytes(hashlib.blake2s(key.encode(), digest_size=8).digest(), "big")
-
-
-def _has_same_content(expected: StoredObject, stored: bytes) -> bool:
-    try:
-        plain = gzip.decompress(stored)
-    except (OSError, EOFError):
-        return False
-    return plain == b"".join(expected.content())
-
-
-T = TypeVar("T")
-Packed = bytes | IO[bytes]
-ROWS_AT_ONCE = 64  # rows in flight: a store may answer each after 50 ms only
-IN_MEMORY = 256 * 1024  # bytes of an object, compressed; a larger one is put together in a file
-LEVEL = 6
-ARCHIVED = ".gz"  # ends the keys of objects that are gzip files; others are encoded so on their way
 
 
 def open_objects(settings: SinkSettings) -> ObjectDriver:
@@ -326,6 +285,45 @@ class ObjectDriver:
             await self._storage.put(key, part, attributes={"Content-Type": "application/jsonl"}, create=True)
             keys.append(key)
         return keys
+
+
+def _sync(folder: Path, keys: Sequence[str]) -> None:
+    """Sync files to the disk, many at once, and then the folders that name them."""
+    paths = [folder / key for key in keys]
+    folders = {path.parent for path in paths}
+    folders |= {parent for inner in folders for parent in inner.parents if parent.is_relative_to(folder)}
+    with ThreadPoolExecutor(SYNCED_AT_ONCE) as threads:
+        list(threads.map(_sync_path, paths))
+        list(threads.map(_sync_path, sorted(folders)))
+
+
+def _sync_path(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _describe(error: Exception) -> str:
+    """Return the store's answer, without addresses."""
+    line = str(error).partition("\n")[0]
+    if not (answer := ANSWER.search(line)):
+        return line
+    code, message = (match and match[1] for match in (CODE.search(line), MESSAGE.search(line)))
+    return ": ".join(filter(None, (answer[1], code, message)))
+
+
+def _key_number(key: str) -> int:
+    return int.from_bytes(hashlib.blake2s(key.encode(), digest_size=8).digest(), "big")
+
+
+def _has_same_content(expected: StoredObject, stored: bytes) -> bool:
+    try:
+        plain = gzip.decompress(stored)
+    except (OSError, EOFError):
+        return False
+    return plain == b"".join(expected.content())
 
 
 async def _for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:

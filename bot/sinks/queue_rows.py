@@ -20,10 +20,16 @@ if TYPE_CHECKING:
     from bot.sinks.queues import ExportQueue
 
 STATE, CHANGE = sink_state.c, sink_mark.c
+REFUSED = sink_refused.c
+KEYS_PER_QUERY = 200
 
 
-def _of_queue(sink: str, what: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return STATE.sink == sink, STATE.what == what
+@dataclass(frozen=True, kw_only=True)
+class KeyPage:
+    """Keys in order, each with its time; the next page begins after `after`, None: this is the last."""
+
+    times: dict[RowKey, int]  # epoch milliseconds
+    after: RowKey | None
 
 
 async def add_new_states(tx: Transaction, queues: Iterable[ExportQueue]) -> None:
@@ -32,30 +38,6 @@ async def add_new_states(tx: Transaction, queues: Iterable[ExportQueue]) -> None
     rows = [await _new_state(tx, queue) for queue in queues if (queue.sink.name, queue.what) not in known]
     if rows:
         await tx.upsert(sink_state, rows)
-
-
-async def _new_state(tx: Transaction, queue: ExportQueue) -> QueueStateRow:
-    """Return the state of a new queue, which begins with its oldest change."""
-    marked = (CHANGE.sink == queue.sink.name, CHANGE.what == queue.what)
-    oldest = (await tx.run(sa.select(sa.func.min(CHANGE.since)).where(*marked))).scalar()
-    began_at = min(tx.now, tx.now if oldest is None else oldest)
-    return QueueStateRow(
-        sink=queue.sink.name,
-        what=queue.what,
-        paused=False,
-        stopped=None,
-        due_at=0,
-        failures=0,
-        error=None,
-        run="",
-        version=0,
-        sent_at=None,
-        sent=0,
-        began_at=began_at if queue.sink.since is None else queue.sink.since,
-        filled_from=queue.sink.since,
-        filled_after=None,
-        filled=0,
-    )
 
 
 async def read_states(tx: Transaction) -> dict[tuple[str, str], QueueStateRow]:
@@ -134,10 +116,6 @@ async def remove_state(tx: Transaction, sink: str, what: str) -> None:
     await tx.run(sa.delete(sink_state).where(*_of_queue(sink, what)))
 
 
-REFUSED = sink_refused.c
-KEYS_PER_QUERY = 200
-
-
 async def note_refused(tx: Transaction, sink: str, what: str, reasons: Mapping[str, str]) -> None:
     """Note the keys of refused rows, with the reasons."""
     rows = [
@@ -182,14 +160,6 @@ async def remove_refused(tx: Transaction, sink: str, what: str) -> None:
     await tx.run(sa.delete(sink_refused).where(REFUSED.sink == sink, REFUSED.what == what))
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeyPage:
-    """Keys in order, each with its time; the next page begins after `after`, None: this is the last."""
-
-    times: dict[RowKey, int]  # epoch milliseconds
-    after: RowKey | None
-
-
 async def read_key_page(
     tx: Transaction,
     export: Export,
@@ -214,6 +184,34 @@ async def read_key_page(
     rows = [tuple(row) for row in await tx.run(query)]
     return KeyPage(
         times={row[:-1]: row[-1] or 0 for row in rows}, after=rows[-1][:-1] if len(rows) == limit else None
+    )
+
+
+def _of_queue(sink: str, what: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return STATE.sink == sink, STATE.what == what
+
+
+async def _new_state(tx: Transaction, queue: ExportQueue) -> QueueStateRow:
+    """Return the state of a new queue, which begins with its oldest change."""
+    marked = (CHANGE.sink == queue.sink.name, CHANGE.what == queue.what)
+    oldest = (await tx.run(sa.select(sa.func.min(CHANGE.since)).where(*marked))).scalar()
+    began_at = min(tx.now, tx.now if oldest is None else oldest)
+    return QueueStateRow(
+        sink=queue.sink.name,
+        what=queue.what,
+        paused=False,
+        stopped=None,
+        due_at=0,
+        failures=0,
+        error=None,
+        run="",
+        version=0,
+        sent_at=None,
+        sent=0,
+        began_at=began_at if queue.sink.since is None else queue.sink.since,
+        filled_from=queue.sink.since,
+        filled_after=None,
+        filled=0,
     )
 
 

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from bot.sinks.driver import Driver
     from bot.sinks.settings import SinkSettings
 
+# tasks that send or wait for their turn: the others of the background are to have theirs, however slow sinks are
+TASKS_AT_ONCE = 3
+TASKS_AT_ONCE_EACH = 2  # of one sink: one sends, one waits
+TURN_PATIENCE = 5.0  # seconds that it waits
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExportQueue:
@@ -68,36 +73,6 @@ def find_unwritable_exports(settings: Settings, features: Features) -> list[str]
     sinks = settings.of(SinksSettings).sinks
     exports = _all_exports(features) if sinks else ()
     return [problem for sink in sinks for problem in _unwritable_exports(sink, exports)]
-
-
-def _unwritable_exports(sink: SinkSettings, exports: Sequence[Export]) -> list[str]:
-    fitting = [export for export in exports if sink.layout in export.shapes]
-    known = {name for export in fitting for name in (export.name, export.group) if name}
-    elsewhere = {name for export in exports for name in (export.name, export.group) if name}
-    problems = []
-    for name in sink.what:
-        if name not in known:
-            why = (
-                f"has no shape in layout {sink.layout}"
-                if name in elsewhere
-                else "is not among what is stored"
-            )
-            problems.append(f"sink {sink.name}: what: {name!r} {why}; there are {', '.join(sorted(known))}")
-    return problems
-
-
-def _all_exports(features: Features) -> tuple[Export, ...]:
-    return tuple(export for exports in load_each(features, "exports") for export in exports)
-
-
-def _wants_export(sink: SinkSettings, export: Export) -> bool:
-    return sink.layout in export.shapes and not {export.name, export.group}.isdisjoint(sink.what)
-
-
-# tasks that send or wait for their turn: the others of the background are to have theirs, however slow sinks are
-TASKS_AT_ONCE = 3
-TASKS_AT_ONCE_EACH = 2  # of one sink: one sends, one waits
-TURN_PATIENCE = 5.0  # seconds that it waits
 
 
 class OpenSinks:
@@ -148,3 +123,27 @@ def _open_sinks(context: Context) -> OpenSinks:
 
 
 SINKS: Resource[OpenSinks] = Resource("sinks", _open_sinks)
+
+
+def _unwritable_exports(sink: SinkSettings, exports: Sequence[Export]) -> list[str]:
+    fitting = [export for export in exports if sink.layout in export.shapes]
+    known = {name for export in fitting for name in (export.name, export.group) if name}
+    elsewhere = {name for export in exports for name in (export.name, export.group) if name}
+    problems = []
+    for name in sink.what:
+        if name not in known:
+            why = (
+                f"has no shape in layout {sink.layout}"
+                if name in elsewhere
+                else "is not among what is stored"
+            )
+            problems.append(f"sink {sink.name}: what: {name!r} {why}; there are {', '.join(sorted(known))}")
+    return problems
+
+
+def _all_exports(features: Features) -> tuple[Export, ...]:
+    return tuple(export for exports in load_each(features, "exports") for export in exports)
+
+
+def _wants_export(sink: SinkSettings, export: Export) -> bool:
+    return sink.layout in export.shapes and not {export.name, export.group}.isdisjoint(sink.what)

@@ -47,6 +47,34 @@ BATCH_HISTOGRAM = Histogram(
     ["sink"],
     buckets=(0.05, 0.25, 1, 5, 15, 60),
 )
+RUN_SECONDS = 30.0  # seconds of one run: others wait for its turn
+LONGEST_WAIT = 300  # seconds until a sink that is away is asked again
+TURN_DELAY = 1.0  # seconds until a task asks for its turn again
+ERROR_MOST = 300  # characters of an error
+
+log = structlog.get_logger("bot.sinks")
+
+
+class _SendingRun(NamedTuple):
+    """One run of the task."""
+
+    name: str
+    version: int  # of its first batch; that of each further one is greater by one
+
+
+class _TakenBatch(NamedTuple):
+    """Changes, and the current rows of their keys."""
+
+    marks: list[PendingChange]
+    items: list[Outgoing]
+    took: float  # seconds
+
+
+class _SentBatch(NamedTuple):
+    """The result of sending a batch."""
+
+    rows: int
+    refused: dict[str, str]  # reasons by key
 
 
 async def measure_sinks(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Callable[[], None]:
@@ -63,14 +91,6 @@ async def measure_sinks(tx: Transaction, _settings: Settings, _hidden: Hidden) -
     return show
 
 
-RUN_SECONDS = 30.0  # seconds of one run: others wait for its turn
-LONGEST_WAIT = 300  # seconds until a sink that is away is asked again
-TURN_DELAY = 1.0  # seconds until a task asks for its turn again
-ERROR_MOST = 300  # characters of an error
-
-log = structlog.get_logger("bot.sinks")
-
-
 async def send_changes(context: Context, task: Task) -> None:
     """Send the changes of an export, until none are left or it is the turn of others."""
     sinks = context.resource(SINKS)
@@ -82,6 +102,31 @@ async def send_changes(context: Context, task: Task) -> None:
     if again is not None:
         async with context.store.transaction() as tx:
             tx.enqueue(task.kind, task.key, delay=again)
+
+
+def is_held(queue: ExportQueue, state: QueueStateRow) -> bool:
+    """Whether nothing is sent until somebody resumes it."""
+    return queue.sink.paused or state["paused"] or state["stopped"] is not None
+
+
+def backoff(failures: int) -> float:
+    """Return the seconds until the next attempt after so many failures in a row."""
+    return float(min(2 ** min(failures, 20), LONGEST_WAIT))
+
+
+async def send_all(driver: Driver, queue: ExportQueue, items: Sequence[Outgoing]) -> list[Refusal]:
+    """Send rows; halve a refused batch until only refused rows remain, and return those."""
+    if not items:
+        return []
+    make = load(queue.shape.make)
+    try:
+        return list(await driver.send(Batch(export=queue.export, make=make, items=items)))
+    except BatchRefused as error:
+        if len(items) == 1:
+            return [Refusal(key=items[0].key, reason=str(error))]
+    middle = len(items) // 2
+    await asyncio.sleep(0)
+    return [*await send_all(driver, queue, items[:middle]), *await send_all(driver, queue, items[middle:])]
 
 
 async def _send_queue(context: Context, queue: ExportQueue) -> float | None:
@@ -104,13 +149,6 @@ async def _send_queue(context: Context, queue: ExportQueue) -> float | None:
     return 0 if left else None
 
 
-class _SendingRun(NamedTuple):
-    """One run of the task."""
-
-    name: str
-    version: int  # of its first batch; that of each further one is greater by one
-
-
 async def _begin_run(context: Context, queue: ExportQueue) -> _SendingRun | None:
     """Begin a run, and return it; None if nothing is to be sent."""
     name = secrets.token_hex(8)
@@ -126,11 +164,6 @@ async def _begin_run(context: Context, queue: ExportQueue) -> _SendingRun | None
         return _SendingRun(name, await queue_rows.begin_run(tx, state, name))
 
 
-def is_held(queue: ExportQueue, state: QueueStateRow) -> bool:
-    """Whether nothing is sent until somebody resumes it."""
-    return queue.sink.paused or state["paused"] or state["stopped"] is not None
-
-
 async def _note_away(context: Context, queue: ExportQueue, error: SinkAway) -> RetryLater:
     """Note when to try a sink again, and return the error that ends the task."""
     reason = mask_credentials(str(error))[:ERROR_MOST]
@@ -142,11 +175,6 @@ async def _note_away(context: Context, queue: ExportQueue, error: SinkAway) -> R
             tx, queue.sink.name, queue.what, reason, due_at=tx.now + round(wait * 1000)
         )
     return RetryLater(f"{queue.sink.name}: {reason}", after=wait)
-
-
-def backoff(failures: int) -> float:
-    """Return the seconds until the next attempt after so many failures in a row."""
-    return float(min(2 ** min(failures, 20), LONGEST_WAIT))
 
 
 async def _send_until(context: Context, queue: ExportQueue, run: _SendingRun, until: float) -> bool:
@@ -173,21 +201,6 @@ async def _send_until(context: Context, queue: ExportQueue, run: _SendingRun, un
 
 def _batch_most(queue: ExportQueue) -> int:
     return min(queue.sink.batch_rows, queue.shape.most)
-
-
-class _TakenBatch(NamedTuple):
-    """Changes, and the current rows of their keys."""
-
-    marks: list[PendingChange]
-    items: list[Outgoing]
-    took: float  # seconds
-
-
-class _SentBatch(NamedTuple):
-    """The result of sending a batch."""
-
-    rows: int
-    refused: dict[str, str]  # reasons by key
 
 
 async def _read_batch(
@@ -236,18 +249,3 @@ async def _store_sent(
     REFUSED_COUNTER.labels(sink, what).inc(len(sent.refused))
     for key, reason in sent.refused.items():
         log.warning("a row was refused", sink=sink, what=what, key=key, reason=reason)
-
-
-async def send_all(driver: Driver, queue: ExportQueue, items: Sequence[Outgoing]) -> list[Refusal]:
-    """Send rows; halve a refused batch until only refused rows remain, and return those."""
-    if not items:
-        return []
-    make = load(queue.shape.make)
-    try:
-        return list(await driver.send(Batch(export=queue.export, make=make, items=items)))
-    except BatchRefused as error:
-        if len(items) == 1:
-            return [Refusal(key=items[0].key, reason=str(error))]
-    middle = len(items) // 2
-    await asyncio.sleep(0)
-    return [*await send_all(driver, queue, items[:middle]), *await send_all(driver, queue, items[middle:])]

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OBJECT_SCHEMES = ("s3", "gs", "az", "file")
+CLICKHOUSE_NAME = re.compile("[a-zA-Z_][a-zA-Z0-9_]{0,62}")
+CLICKHOUSE_PORTS = {"http": 8123, "https": 8443}
+CLICKHOUSE_USER = "default"
+DYNAMO_REGION = re.compile("[a-z]{2}(-[a-z]+)+-[0-9]")
+DYNAMO_PREFIX = re.compile("[a-zA-Z0-9_.-]{0,100}")
+SINK_NAME = re.compile("[a-z][a-z0-9_-]{0,29}")
+BATCH_MOST = 100_000
+_TABLES = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
 
 class ObjectOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,6 +34,98 @@ class ObjectOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     url: str
     layout: Literal["raw", "upstream"] = "raw"
+
+
+class ClickhouseOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which server, and which tables."""
+
+    url: str  # https://user@host:8443
+    password_env: str = ""  # the variable that holds the password
+    database_map: Literal["ootbot", "upstream"] = "ootbot"
+    database: str = "ootbot"  # of our own tables
+    manage_schema: bool = False  # make tables and columns that are missing
+    keep_days: int = 400  # rows of our own tables; 0: for ever
+
+
+class ClickhouseServer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client needs."""
+
+    host: str
+    port: int
+    secure: bool
+    username: str
+    password: str
+
+
+class DynamoOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the tables are."""
+
+    region: str
+    endpoint: str = ""  # of others than Amazon
+    table_prefix: str = "torchci-"
+    create_tables: bool = False  # those that are missing, billed by request
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkKind:
+    """One kind of sink. Settings are sent to other processes, which find its functions by name."""
+
+    options: type[Any]  # a struct
+    layout: Callable[[Any], str]  # by its options: which of an export's shapes it writes
+    find_problem: Callable[[Any], str]  # what is wrong with its options, in words; empty: nothing
+    shown_as: Callable[[Any], str]  # its address for pages and logs; options hold no credentials
+    driver: str  # a `bot.sinks.driver.OpenDriver`
+    package: str  # what its driver imports,
+    extra: str  # and the extra it comes with
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the packages of its driver are there."""
+        return importlib.util.find_spec(self.package) is not None
+
+
+class CommonOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that all kinds of sinks have."""
+
+    kind: str
+    what: tuple[str, ...]
+    repos: tuple[str, ...] = ("*",)
+    private: bool = False
+    since: str = "now"
+    max_lag: str = "10m"
+    batch_rows: int = 5_000
+    batch_seconds: int = 10
+    paused: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkSettings:
+    """One sink."""
+
+    name: str
+    kind: SinkKind
+    options: Any  # of its kind
+    what: tuple[str, ...]  # names of exports and of groups
+    repos: tuple[str, ...]  # globs over full names
+    private: bool  # whether private repositories are exported, too
+    since: int | None  # epoch milliseconds: what there was before is filled in from then on; None: not at all
+    max_lag: int  # seconds
+    batch_rows: int
+    batch_seconds: int
+    paused: bool
+
+    @property
+    def layout(self) -> str:
+        """Which of an export's shapes it writes."""
+        return self.kind.layout(self.options)
+
+    @property
+    def address(self) -> str:
+        """Where it writes to, for pages and logs."""
+        return self.kind.shown_as(self.options)
+
+
+COMMON_NAMES = frozenset(CommonOptions.__struct_fields__)
 
 
 def object_layout(options: ObjectOptions) -> str:
@@ -50,32 +150,6 @@ def find_object_problem(options: ObjectOptions) -> str:
     if parts.username or parts.password or parts.query:
         return "url must not hold credentials: the environment has them, under the names of the provider's own tools"
     return ""
-
-
-CLICKHOUSE_NAME = re.compile("[a-zA-Z_][a-zA-Z0-9_]{0,62}")
-CLICKHOUSE_PORTS = {"http": 8123, "https": 8443}
-CLICKHOUSE_USER = "default"
-
-
-class ClickhouseOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which server, and which tables."""
-
-    url: str  # https://user@host:8443
-    password_env: str = ""  # the variable that holds the password
-    database_map: Literal["ootbot", "upstream"] = "ootbot"
-    database: str = "ootbot"  # of our own tables
-    manage_schema: bool = False  # make tables and columns that are missing
-    keep_days: int = 400  # rows of our own tables; 0: for ever
-
-
-class ClickhouseServer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client needs."""
-
-    host: str
-    port: int
-    secure: bool
-    username: str
-    password: str
 
 
 def clickhouse_server(options: ClickhouseOptions) -> ClickhouseServer:
@@ -121,19 +195,6 @@ def find_clickhouse_problem(options: ClickhouseOptions) -> str:
     return ""
 
 
-DYNAMO_REGION = re.compile("[a-z]{2}(-[a-z]+)+-[0-9]")
-DYNAMO_PREFIX = re.compile("[a-zA-Z0-9_.-]{0,100}")
-
-
-class DynamoOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the tables are."""
-
-    region: str
-    endpoint: str = ""  # of others than Amazon
-    table_prefix: str = "torchci-"
-    create_tables: bool = False  # those that are missing, billed by request
-
-
 def dynamo_layout(_options: DynamoOptions) -> str:
     """Return the layout that exports have shapes for."""
     return "dynamodb"
@@ -159,24 +220,6 @@ def find_dynamo_problem(options: DynamoOptions) -> str:
     if parts.username or parts.password or parts.query:
         return "endpoint must not hold credentials: the environment has them, under the names of Amazon's own tools"
     return ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SinkKind:
-    """One kind of sink. Settings are sent to other processes, which find its functions by name."""
-
-    options: type[Any]  # a struct
-    layout: Callable[[Any], str]  # by its options: which of an export's shapes it writes
-    find_problem: Callable[[Any], str]  # what is wrong with its options, in words; empty: nothing
-    shown_as: Callable[[Any], str]  # its address for pages and logs; options hold no credentials
-    driver: str  # a `bot.sinks.driver.OpenDriver`
-    package: str  # what its driver imports,
-    extra: str  # and the extra it comes with
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether the packages of its driver are there."""
-        return importlib.util.find_spec(self.package) is not None
 
 
 SINK_KINDS = {
@@ -210,52 +253,6 @@ SINK_KINDS = {
 }
 
 
-SINK_NAME = re.compile("[a-z][a-z0-9_-]{0,29}")
-BATCH_MOST = 100_000
-_TABLES = msgspec.json.Decoder(dict[str, dict[str, Any]])
-
-
-class CommonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that all kinds of sinks have."""
-
-    kind: str
-    what: tuple[str, ...]
-    repos: tuple[str, ...] = ("*",)
-    private: bool = False
-    since: str = "now"
-    max_lag: str = "10m"
-    batch_rows: int = 5_000
-    batch_seconds: int = 10
-    paused: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class SinkSettings:
-    """One sink."""
-
-    name: str
-    kind: SinkKind
-    options: Any  # of its kind
-    what: tuple[str, ...]  # names of exports and of groups
-    repos: tuple[str, ...]  # globs over full names
-    private: bool  # whether private repositories are exported, too
-    since: int | None  # epoch milliseconds: what there was before is filled in from then on; None: not at all
-    max_lag: int  # seconds
-    batch_rows: int
-    batch_seconds: int
-    paused: bool
-
-    @property
-    def layout(self) -> str:
-        """Which of an export's shapes it writes."""
-        return self.kind.layout(self.options)
-
-    @property
-    def address(self) -> str:
-        """Where it writes to, for pages and logs."""
-        return self.kind.shown_as(self.options)
-
-
 def parse_sinks(text: str) -> tuple[SinkSettings, ...]:
     """Read the tables of all sinks; raises WrongValues with all problems."""
     try:
@@ -269,6 +266,24 @@ def parse_sinks(text: str) -> tuple[SinkSettings, ...]:
     if problems:
         raise setting_types.WrongValues(problems)
     return tuple(sink for sink in sinks if sink)
+
+
+def show_sinks(sinks: tuple[SinkSettings, ...]) -> str:
+    """Return the value as the settings show it."""
+    return "{}" if not sinks else ", ".join(sink.name for sink in sinks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinksSettings:
+    """Copies for others."""
+
+    sinks: tuple[SinkSettings, ...] = option(
+        "Copies for other stores, a TOML table [sinks.NAME] each, or JSON: see docs/sinks.md.",
+        parse_sinks,
+        default=(),
+        secret=True,
+        show=show_sinks,
+    )
 
 
 def _parse_sink(name: str, table: dict[str, Any], problems: list[str]) -> SinkSettings | None:
@@ -310,9 +325,6 @@ def _parse_sink(name: str, table: dict[str, Any], problems: list[str]) -> SinkSe
     )
 
 
-COMMON_NAMES = frozenset(CommonOptions.__struct_fields__)
-
-
 def _convert_options(name: str, given: dict[str, Any], kind: type[Any], told: list[str]) -> Any:
     listed = {key: [value] if key in {"what", "repos"} and isinstance(value, str) else value
               for key, value in given.items()}  # fmt: skip
@@ -342,21 +354,3 @@ def _read_common(name: str, common: CommonOptions, told: list[str]) -> tuple[int
     except ValueError as error:
         told.append(f"sink {name}: max_lag: {error}")
     return (since, max_lag) if len(told) == before else None
-
-
-def show_sinks(sinks: tuple[SinkSettings, ...]) -> str:
-    """Return the value as the settings show it."""
-    return "{}" if not sinks else ", ".join(sink.name for sink in sinks)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SinksSettings:
-    """Copies for others."""
-
-    sinks: tuple[SinkSettings, ...] = option(
-        "Copies for other stores, a TOML table [sinks.NAME] each, or JSON: see docs/sinks.md.",
-        parse_sinks,
-        default=(),
-        secret=True,
-        show=show_sinks,
-    )

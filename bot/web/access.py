@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 CONTEXT: web.AppKey[Context] = web.AppKey("context", Context)
 BODY_SECONDS: web.AppKey[float] = web.AppKey("body_seconds", float)  # what a body may take to arrive
 
-
 READING = frozenset({"GET", "HEAD"})  # the cookie suffices for them: they change nothing
+FIND_PRIVATE: web.AppKey[FindPrivate] = web.AppKey("find_private")
+# an error: the database could not tell
+FORM_KEY: web.RequestKey[str] = web.RequestKey(
+    "form_key", str
+)  # of who is signed in; forms of our pages carry it
+SIGNED_IN: web.RequestKey[bool | StoreUnavailable] = web.RequestKey("signed_in")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +37,9 @@ class Private:
 
     names: frozenset[str]  # case folded
     ids: frozenset[int]
+
+
+FindPrivate = Callable[["Transaction", "Settings", Collection[str]], Awaitable[Private]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +56,7 @@ class Hidden(Private):
             raise Rejected(404, "not_found", "there is nothing here that may be shown")
 
 
-FindPrivate = Callable[["Transaction", "Settings", Collection[str]], Awaitable[Private]]
-FIND_PRIVATE: web.AppKey[FindPrivate] = web.AppKey("find_private")
 HIDDEN: web.RequestKey[Hidden] = web.RequestKey("hidden", Hidden)
-# an error: the database could not tell
-FORM_KEY: web.RequestKey[str] = web.RequestKey(
-    "form_key", str
-)  # of who is signed in; forms of our pages carry it
-SIGNED_IN: web.RequestKey[bool | StoreUnavailable] = web.RequestKey("signed_in")
 
 
 async def hidden_from(request: web.Request, tx: Transaction, *also: str) -> Hidden:

@@ -29,6 +29,24 @@ DATE = re.compile(r"(?:19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}")  # since 
 SHA = re.compile(r"[0-9a-f]{7,64}")
 _PART = re.compile(r"\{(\w+)\}")
 _REPOSITORY = re.compile(r"\{(?:owner|org)\}/\{repo\}")
+NAME, OFF = "refresh", "off"
+FASTEST, SLOWEST = 15, 3_600  # seconds
+SUGGESTED = 60  # seconds, where a reader turns it on
+FAILED = 30  # seconds until a failed page is tried again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refresh:
+    """How one page refreshes."""
+
+    seconds: int  # 0: never
+    chosen: str  # what its address says: seconds, `off`, or nothing
+    toggle: str  # a link to the same page with refreshing turned on or off
+
+    @property
+    def rest(self) -> str:
+        """The suffix of queries in links to the same page, so that they keep the choice."""
+        return f"&{NAME}={self.chosen}" if self.chosen else ""
 
 
 def is_storable(*texts: str) -> bool:
@@ -221,26 +239,6 @@ def following(values: Iterable[object]) -> str:
 def number(text: str) -> int:
     """Return an id or number of the path; 0, which GitHub never uses, for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
-
-
-NAME, OFF = "refresh", "off"
-FASTEST, SLOWEST = 15, 3_600  # seconds
-SUGGESTED = 60  # seconds, where a reader turns it on
-FAILED = 30  # seconds until a failed page is tried again
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refresh:
-    """How one page refreshes."""
-
-    seconds: int  # 0: never
-    chosen: str  # what its address says: seconds, `off`, or nothing
-    toggle: str  # a link to the same page with refreshing turned on or off
-
-    @property
-    def rest(self) -> str:
-        """The suffix of queries in links to the same page, so that they keep the choice."""
-        return f"&{NAME}={self.chosen}" if self.chosen else ""
 
 
 def read_refresh(request: web.Request, *, default: int = 0) -> Refresh:

@@ -24,6 +24,28 @@ if TYPE_CHECKING:
 
 REF = "#/components/schemas/{name}"
 S = TypeVar("S", bound=Struct)
+# no `const`: common generators of clients refuse one that is a boolean
+# marks a field whose default is its only value; the document says that it is always there
+ALWAYS = "x-always"
+Yes = Annotated[bool, Meta(description="always true", extra_json_schema={ALWAYS: True})]
+No = Annotated[bool, Meta(description="always false", extra_json_schema={ALWAYS: True})]
+A_TIME = Meta(extra_json_schema={"format": "date-time"}, examples=["2026-01-31T12:00:00Z"])
+Time = Annotated[str, A_TIME]
+CSV_FORMULA = ("=", "+", "-", "@", "\t", "\r", "|", "%")  # what a cell must not begin with
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """An answer that is no refusal; its fields follow `ok`."""
+
+    ok: Yes = True
+
+
+class Error(Struct, frozen=True, kw_only=True):
+    """A refusal."""
+
+    ok: No = False
+    error: Annotated[str, Meta(description="a code for programs")]
+    detail: Annotated[str, Meta(description="what is wrong and what to do, for people")]
 
 
 def one_of(values: Iterable[object]) -> Meta:
@@ -45,29 +67,6 @@ def reference(name: str, **beside: Any) -> Meta:
 def any_of(kinds: Iterable[type]) -> Meta:
     """Return the choice between some structs."""
     return Meta(extra_json_schema={"anyOf": [{"$ref": REF.format(name=kind.__name__)} for kind in kinds]})
-
-
-# no `const`: common generators of clients refuse one that is a boolean
-# marks a field whose default is its only value; the document says that it is always there
-ALWAYS = "x-always"
-Yes = Annotated[bool, Meta(description="always true", extra_json_schema={ALWAYS: True})]
-No = Annotated[bool, Meta(description="always false", extra_json_schema={ALWAYS: True})]
-A_TIME = Meta(extra_json_schema={"format": "date-time"}, examples=["2026-01-31T12:00:00Z"])
-Time = Annotated[str, A_TIME]
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """An answer that is no refusal; its fields follow `ok`."""
-
-    ok: Yes = True
-
-
-class Error(Struct, frozen=True, kw_only=True):
-    """A refusal."""
-
-    ok: No = False
-    error: Annotated[str, Meta(description="a code for programs")]
-    detail: Annotated[str, Meta(description="what is wrong and what to do, for people")]
 
 
 def time(at: int | None) -> str | None:
@@ -92,18 +91,6 @@ def send_json(answer: Struct, *, status: int = 200) -> web.Response:
     """Return an answer as JSON."""
     headers = {"Content-Type": "application/json; charset=utf-8"}
     return web.Response(body=msgspec.json.encode(answer), status=status, headers=headers)
-
-
-@cache
-def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the names of what a row has to hold for this struct, and which of them are times."""
-    fields = msgspec.structs.fields(kind)
-    times = frozenset(field.name for field in fields if _is_time(field.type))
-    return tuple(field.name for field in fields if field.required), times
-
-
-def _is_time(kind: Any) -> bool:
-    return A_TIME in get_args(kind) or any(map(_is_time, get_args(kind)))
 
 
 class _FromRow(msgspec.StructMeta):
@@ -148,14 +135,6 @@ def answer_fields(
     return {name: own[name] if name in own else _shown_fields(columns[name]) for name in names} | own
 
 
-def _shown_fields(column: Field) -> Any:
-    kind = Time if column.is_time else column.type
-    return kind | None if column.nullable else kind
-
-
-CSV_FORMULA = ("=", "+", "-", "@", "\t", "\r", "|", "%")  # what a cell must not begin with
-
-
 def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """Return CSV with a line of names; everything but numbers is text, whatever it begins with."""
     text = io.StringIO()
@@ -177,3 +156,20 @@ def csv_cell(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     plain = escaping.clean(text)
     return f"'{plain}" if plain.lstrip().startswith(CSV_FORMULA) or plain.startswith(CSV_FORMULA) else plain
+
+
+@cache
+def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the names of what a row has to hold for this struct, and which of them are times."""
+    fields = msgspec.structs.fields(kind)
+    times = frozenset(field.name for field in fields if _is_time(field.type))
+    return tuple(field.name for field in fields if field.required), times
+
+
+def _is_time(kind: Any) -> bool:
+    return A_TIME in get_args(kind) or any(map(_is_time, get_args(kind)))
+
+
+def _shown_fields(column: Field) -> Any:
+    kind = Time if column.is_time else column.type
+    return kind | None if column.nullable else kind

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from bot.web.charts import Timeline
     from bot.web.parameters import Query
 
+ADMINISTRATOR = "the administrator"  # who sent a form, in what is kept of it
+HERE = "https://localhost"  # stands before a path of ours while it is checked
+Tone = Literal["good", "warn", "bad", "wait", "idle"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class PullSubject:
@@ -155,11 +159,6 @@ class HeadSubject:
     ]  # backends (as above) that fail: ids and attempts of the runs
     url: str  # the address of this bot
     settings: Settings
-
-
-ADMINISTRATOR = "the administrator"  # who sent a form, in what is kept of it
-HERE = "https://localhost"  # stands before a path of ours while it is checked
-Tone = Literal["good", "warn", "bad", "wait", "idle"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,10 @@ MIB = 1024 * 1024
 OVERDRAFT = (
     25 * MIB
 )  # bytes the oldest body may take beyond the rest: half-read bodies must not wait for one another
+SMALL = 64 * 1024  # bytes of a body that are not counted
+LARGE = (
+    256 * 1024
+)  # bytes; larger bodies are decoded in a thread, so that other requests are served meanwhile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +41,16 @@ class CapacityLimits:
     least_rate: int = 64 * 1024  # bytes a second
     grace: float = 2.0  # seconds until a body that keeps no other waiting may be called slow
     patience: float = 5.0  # seconds a body waits for capacity in all: GitHub hangs up after ten
+
+
+class _Waiter(NamedTuple):
+    body: Body
+    size: int
+    granted: asyncio.Future[None]
+
+
+STRANGERS = CapacityLimits(most_bytes=96 * MIB)
+AUTHENTICATED = CapacityLimits(most_bytes=32 * MIB)
 
 
 class Body:
@@ -101,12 +115,6 @@ class Body:
         """End its reading now."""
         self.slow = True
         self._deadline.reschedule(0)
-
-
-class _Waiter(NamedTuple):
-    body: Body
-    size: int
-    granted: asyncio.Future[None]
 
 
 class BodyCapacity:
@@ -229,14 +237,6 @@ class BodyCapacity:
         return [body for body in self._arriving if self._each[body.caller] > most]
 
 
-SMALL = 64 * 1024  # bytes of a body that are not counted
-LARGE = (
-    256 * 1024
-)  # bytes; larger bodies are decoded in a thread, so that other requests are served meanwhile
-STRANGERS = CapacityLimits(most_bytes=96 * MIB)
-AUTHENTICATED = CapacityLimits(most_bytes=32 * MIB)
-
-
 class BodyCapacities:
     """Capacities for larger bodies: strangers' and authenticated callers', who never wait for strangers."""
 
@@ -281,6 +281,31 @@ async def read_body(request: web.Request, *, limit: int, caller: str | None = No
     return b"".join(chunks) if size <= LARGE else await asyncio.to_thread(b"".join, chunks)
 
 
+def require_utf8(body: bytes) -> None:
+    """Raise UnicodeDecodeError unless these bytes are UTF-8; never holds a large body as text, four times its size."""
+    if len(body) <= LARGE:
+        body.decode()
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(body), LARGE):
+        decoder.decode(body[start : start + LARGE])
+    decoder.decode(b"", final=True)
+
+
+def decode_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object a body holds; raises Rejected 400."""
+    try:
+        require_utf8(body)
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Rejected(400, "invalid_json", f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise Rejected(400, "invalid_json", "the body is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise Rejected(400, "invalid_json", "the body must be a JSON object")
+    return value
+
+
 async def _chunks(
     request: web.Request, limit: int, caller: str | None, deadline: asyncio.Timeout
 ) -> list[bytes]:
@@ -308,31 +333,6 @@ def _body(request: web.Request, caller: str | None, deadline: asyncio.Timeout) -
     trusted = request.app[CONTEXT].settings.trusted_proxies
     address, shared = client_ip(request, trusted), is_shared(request, trusted)
     return Body(capacities.strangers, deadline, seconds, caller=address, shared=shared)
-
-
-def require_utf8(body: bytes) -> None:
-    """Raise UnicodeDecodeError unless these bytes are UTF-8; never holds a large body as text, four times its size."""
-    if len(body) <= LARGE:
-        body.decode()
-        return
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for start in range(0, len(body), LARGE):
-        decoder.decode(body[start : start + LARGE])
-    decoder.decode(b"", final=True)
-
-
-def decode_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object a body holds; raises Rejected 400."""
-    try:
-        require_utf8(body)
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Rejected(400, "invalid_json", f"the body is not JSON: {error}") from None
-    except RecursionError:
-        raise Rejected(400, "invalid_json", "the body is nested too deeply") from None
-    if not isinstance(value, dict):
-        raise Rejected(400, "invalid_json", "the body must be a JSON object")
-    return value
 
 
 def _too_large(limit: int) -> Rejected:

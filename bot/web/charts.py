@@ -27,6 +27,9 @@ MOST_MARKS = 5  # labels under the plot
 DAYS = "Day (UTC)"
 NOTHING = "–"  # noqa: RUF001 - a dash stands for no value
 NICE_SECONDS = (10, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 86_400)
+TIMELINE_WIDTH, TIMELINE_HEIGHT = 1000, 10  # of a bar, in units of the drawing
+STEPS_MOST = 100  # of a job
+WORDS_MOST = 120  # characters of a step's name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +82,49 @@ class Chart:
     def empty(self) -> bool:
         """Whether there is nothing to draw."""
         return not any(line.points for line in self.lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineStep:
+    """A step of a job, with its times in epoch milliseconds; its name comes from outside."""
+
+    name: str
+    failed: bool
+    started_at: int
+    ended_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineBar:
+    """A job with its times in epoch milliseconds; its name comes from outside."""
+
+    name: str
+    url: str | None  # a path on this bot, or where its CI shows it
+    tone: Tone
+    queued_at: int | None
+    started_at: int | None
+    ended_at: int | None  # None: it goes on
+    steps: tuple[TimelineStep, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnBar:
+    """A bar as its page shows it."""
+
+    name: str
+    url: str | None
+    tone: Tone
+    words: str
+    drawing: Markup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """Bars under one axis."""
+
+    began_at: int
+    length: str
+    bars: tuple[DrawnBar, ...]
 
 
 def sparkline(rates: Sequence[float | None], *, width: int = 90, height: int = 18) -> str:
@@ -170,6 +216,21 @@ def values(chart: Chart) -> Markup:
     return Markup("\n".join(_row(*day) for day in days))  # noqa: S704 - escaped below
 
 
+def timeline(bars: Sequence[TimelineBar], *, now: int) -> Timeline | None:
+    """Place bars on an axis from the first time to the last, ordered by start; None if no bar has a time."""
+    known = [bar for bar in bars if bar.queued_at is not None or bar.started_at is not None]
+    if not known:
+        return None
+    began = min(_first_time(bar) for bar in known)
+    ended = max(max(_first_time(bar), bar.ended_at or now) for bar in known)
+    axis = _Axis(began, max(ended - began, 1), now)
+    return Timeline(
+        began_at=began,
+        length=text.duration((ended - began) / 1000),
+        bars=tuple(axis.drawn(bar) for bar in sorted(known, key=lambda bar: (_first_time(bar), bar.name))),
+    )
+
+
 def _point(point: ChartPoint) -> str:
     dot = f"<circle cx={point.x:g} cy={point.y:g} r=3><title>{escape(point.text)}</title></circle>"
     return f'<a href="{escape(point.href)}" tabindex=-1>{dot}</a>' if point.href else dot
@@ -244,69 +305,6 @@ def _ticks(most: float, *, seconds: bool) -> list[float]:
 def _nice(least: float) -> int:
     size: int = 10 ** max(0, math.floor(math.log10(least)) if least > 0 else 0)
     return next(size * by for by in (1, 2, 5, 10) if size * by >= least)
-
-
-TIMELINE_WIDTH, TIMELINE_HEIGHT = 1000, 10  # of a bar, in units of the drawing
-STEPS_MOST = 100  # of a job
-WORDS_MOST = 120  # characters of a step's name
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimelineStep:
-    """A step of a job, with its times in epoch milliseconds; its name comes from outside."""
-
-    name: str
-    failed: bool
-    started_at: int
-    ended_at: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimelineBar:
-    """A job with its times in epoch milliseconds; its name comes from outside."""
-
-    name: str
-    url: str | None  # a path on this bot, or where its CI shows it
-    tone: Tone
-    queued_at: int | None
-    started_at: int | None
-    ended_at: int | None  # None: it goes on
-    steps: tuple[TimelineStep, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrawnBar:
-    """A bar as its page shows it."""
-
-    name: str
-    url: str | None
-    tone: Tone
-    words: str
-    drawing: Markup
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timeline:
-    """Bars under one axis."""
-
-    began_at: int
-    length: str
-    bars: tuple[DrawnBar, ...]
-
-
-def timeline(bars: Sequence[TimelineBar], *, now: int) -> Timeline | None:
-    """Place bars on an axis from the first time to the last, ordered by start; None if no bar has a time."""
-    known = [bar for bar in bars if bar.queued_at is not None or bar.started_at is not None]
-    if not known:
-        return None
-    began = min(_first_time(bar) for bar in known)
-    ended = max(max(_first_time(bar), bar.ended_at or now) for bar in known)
-    axis = _Axis(began, max(ended - began, 1), now)
-    return Timeline(
-        began_at=began,
-        length=text.duration((ended - began) / 1000),
-        bars=tuple(axis.drawn(bar) for bar in sorted(known, key=lambda bar: (_first_time(bar), bar.name))),
-    )
 
 
 def _first_time(bar: TimelineBar) -> int:

@@ -73,6 +73,16 @@ class FastPath(Protocol):
         """Return whether `data` is the start of a request that `__call__` would process if it were complete."""
 
 
+class ConnectionRefused(asyncio.Protocol):
+    """A connection beyond the limit: answered 503 and closed."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Answer without waiting for the request."""
+        writer = cast("asyncio.WriteTransport", transport)
+        writer.write(BUSY)
+        writer.close()
+
+
 class Connection(web.RequestHandler):
     """A connection that knows how long it has been idle, and is aborted when its answers are not read.
 
@@ -296,16 +306,6 @@ class Connection(web.RequestHandler):
             self._watch_reader(self._limits.unread)
 
 
-class ConnectionRefused(asyncio.Protocol):
-    """A connection beyond the limit: answered 503 and closed."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Answer without waiting for the request."""
-        writer = cast("asyncio.WriteTransport", transport)
-        writer.write(BUSY)
-        writer.close()
-
-
 class ConnectionFactory:
     """Makes the protocol of each new connection, for `loop.create_server`."""
 
@@ -349,23 +349,6 @@ class ConnectionFactory:
                 connection.force_close()
 
 
-def _noting(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
-    """Return aiohttp's factory of requests, which tells the connection that one began.
-
-    It forgets unknown expectations: aiohttp would repeat them in an answer that cannot always be encoded.
-    """
-
-    def made(message: Any, payload: Any, protocol: web.RequestHandler, *rest: Any) -> web.BaseRequest:
-        if isinstance(protocol, Connection):
-            protocol.request_began(message, payload)
-        if message.headers.get("Expect", CONTINUE).lower() != CONTINUE:
-            kept = CIMultiDict(pair for pair in message.headers.items() if pair[0].lower() != "expect")
-            message = message._replace(headers=CIMultiDictProxy(kept))
-        return make(message, payload, protocol, *rest)
-
-    return made
-
-
 def most_connections() -> int:
     """Return how many connections there may be: fewer than files may be open, after raising that limit."""
     if sys.platform == "win32":
@@ -382,3 +365,20 @@ def most_connections() -> int:
         if files < 0
         else max(min(ConnectionLimits.connections, files - FILES), FILES)
     )
+
+
+def _noting(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
+    """Return aiohttp's factory of requests, which tells the connection that one began.
+
+    It forgets unknown expectations: aiohttp would repeat them in an answer that cannot always be encoded.
+    """
+
+    def made(message: Any, payload: Any, protocol: web.RequestHandler, *rest: Any) -> web.BaseRequest:
+        if isinstance(protocol, Connection):
+            protocol.request_began(message, payload)
+        if message.headers.get("Expect", CONTINUE).lower() != CONTINUE:
+            kept = CIMultiDict(pair for pair in message.headers.items() if pair[0].lower() != "expect")
+            message = message._replace(headers=CIMultiDictProxy(kept))
+        return make(message, payload, protocol, *rest)
+
+    return made

@@ -118,21 +118,6 @@ class Failures:
     links: Sequence[BlockLine] = field(default_factory=tuple)  # where to read on
 
 
-async def read_failures(features: Features, tx: Transaction, subject: FailuresSubject) -> Failures:
-    """Return what features say of a commit's failures, for the texts of check runs and comments."""
-    return merge_failures([await add(tx, subject) for add in sections(features, "failures")])
-
-
-def merge_failures(parts: Sequence[Failures]) -> Failures:
-    """Return what several say of a commit's failures as one."""
-    return Failures(
-        jobs=[remark for part in parts for remark in part.jobs],
-        tests=[test for part in parts for test in part.tests],
-        tests_left=sum(part.tests_left for part in parts),
-        links=[link for part in parts for link in part.links],
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class FailedJob:
     """A failed job of a backend, with all tests that failed in it: suite and name."""
@@ -148,3 +133,18 @@ class SharedFailuresSubject:
 
     jobs: tuple[FailedJob, ...]
     devices: frozenset[str]  # further words for its device in the names of tests, in lower case
+
+
+async def read_failures(features: Features, tx: Transaction, subject: FailuresSubject) -> Failures:
+    """Return what features say of a commit's failures, for the texts of check runs and comments."""
+    return merge_failures([await add(tx, subject) for add in sections(features, "failures")])
+
+
+def merge_failures(parts: Sequence[Failures]) -> Failures:
+    """Return what several say of a commit's failures as one."""
+    return Failures(
+        jobs=[remark for part in parts for remark in part.jobs],
+        tests=[test for part in parts for test in part.tests],
+        tests_left=sum(part.tests_left for part in parts),
+        links=[link for part in parts for link in part.links],
+    )

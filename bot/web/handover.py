@@ -28,6 +28,15 @@ READS = frozenset({"GET", "HEAD"})
 CONNECTION, WAKE, READY, LOCK = b"C", b"W", b"R", b"L"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """What another process sent."""
+
+    kind: bytes
+    data: bytes
+    descriptor: int | None
+
+
 def choose_process(method: str, target: str) -> str:
     """Return the process that answers a request."""
     match = TARGET.match(target)
@@ -54,15 +63,6 @@ def process_of(data: bytes) -> str | None:
 def is_incomplete(data: bytes) -> bool:
     """Return whether the first line of a request may still be completed."""
     return len(data) <= LINE_MOST and b"\n" not in data.lstrip(b"\r\n")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Message:
-    """What another process sent."""
-
-    kind: bytes
-    data: bytes
-    descriptor: int | None
 
 
 class Channel:

@@ -38,6 +38,16 @@ if TYPE_CHECKING:
 SITE, REPOSITORY = "site", "repository"
 MOST_CACHED = 1_000  # repositories
 NAMED = Parameter("repo", lambda request: request.query.get("repo", ""), "", names_repository=True)
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+CACHED_LINES = 4_000  # rendered lines: most stay the same for long
+# parts of the addresses of stylesheet and scripts, so that browsers may cache them
+STYLE_VERSION, SCRIPT_VERSION = (
+    hashlib.sha256(b"".join((STATIC / name).read_bytes() for name in names)).hexdigest()[:8]
+    for names in (("style.css",), ("page.js", "grid.js", "comfort.js"))
+)
+TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
+SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,59 +129,6 @@ def repository_of(request: web.Request) -> str:
     return name if FULL_NAME.fullmatch(name) else ""
 
 
-async def _entries(request: web.Request, repo: str) -> list[NavigationEntry]:
-    """Return the entries that have something to show."""
-    context, cache = request.app[CONTEXT], request.app[NAVIGATION_CACHE]
-    key, now = (repo.casefold(), access.reads_private(request)), context.clock.now()
-    if (kept := cache.find(key, now)) is not None:
-        return kept
-    declared = _declared(context.features)
-    if not repo:
-        return [entry for entry in declared if "{repo}" not in entry.path]
-    async with open_query(request, (NAMED,), form="page") as query:
-        shown = [entry for entry in declared if await _has_something(query, entry, repo)]
-    cache.keep(key, now + context.settings.page_cache * 1000, shown)
-    return shown
-
-
-async def _has_something(query: Query, entry: NavigationEntry, repo: str) -> bool:
-    return not entry.shown or bool(await load(entry.shown)(query, repo))
-
-
-def _declared(features: Features) -> list[NavigationEntry]:
-    entries = [entry for feature in features for entry in feature.navigation]
-    return sorted(entries, key=lambda entry: entry.place)
-
-
-def _bar(name: str, entries: Iterable[NavigationEntry], path: str, repo: str) -> Bar:
-    own = [entry for entry in entries if entry.bar == name and (repo or "{repo}" not in entry.path)]
-    fits = [_fit(entry, path, repo) for entry in own]
-    best = fits.index(max(fits)) if any(fits) else -1
-    links = []
-    for place, entry in enumerate(own):
-        to = entry.path.replace("{repo}", repo)
-        label = entry.label.replace("{repo}", repo)
-        links.append(Link(path=to, label=label, current=_current(to, path) if place == best else ""))
-    return Bar(name=name, links=tuple(links))
-
-
-def _current(to: str, path: str) -> Literal["page", "true"]:
-    return "page" if to.partition("?")[0] == path else "true"
-
-
-def _fit(entry: NavigationEntry, path: str, repo: str) -> int:
-    """Return how many characters of a page's path are those of an entry; 0: it does not belong there."""
-    own = entry.path.replace("{repo}", repo).partition("?")[0]
-    if path == own:
-        return len(path) + 1
-    starts = [start.replace("{repo}", repo) for start in entry.covers if repo or "{repo}" not in start]
-    return max((len(start) for start in starts if path.startswith(start)), default=0)
-
-
-def _is_on(bar: Bar) -> bool:
-    return any(link.current for link in bar.links)
-
-
 async def find_alternatives(request: web.Request, code: str) -> list[Block]:
     """Return what capabilities have near an address that leads to nothing; nothing while the database cannot tell."""
     try:
@@ -191,23 +148,6 @@ async def find_instead(request: web.Request, code: str) -> str | None:
             if path:
                 return path
     return None
-
-
-def _missing_subject(query: Query, code: str) -> MissingSubject:
-    request = query.request
-    return MissingSubject(query=query, code=code, path=request.path, repo=repository_of(request))
-
-
-HERE = Path(__file__).parent
-STATIC = HERE / "static"
-CACHED_LINES = 4_000  # rendered lines: most stay the same for long
-# parts of the addresses of stylesheet and scripts, so that browsers may cache them
-STYLE_VERSION, SCRIPT_VERSION = (
-    hashlib.sha256(b"".join((STATIC / name).read_bytes() for name in names)).hexdigest()[:8]
-    for names in (("style.css",), ("page.js", "grid.js", "comfort.js"))
-)
-TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
-SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
 
 
 def environment(compiled: jinja2.BytecodeCache | None = None) -> jinja2.Environment:
@@ -297,12 +237,6 @@ def render(
     return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
 
 
-def _line(environment: jinja2.Environment, name: str, *arguments: object) -> Markup:
-    """Return one of many lines of a page: what the template's macro `line` makes of these arguments alone."""
-    template: Any = environment.get_template(name).module
-    return cast("Markup", template.line(*arguments))
-
-
 def page(
     handler: Callable[[web.Request], Awaitable[web.Response]],
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -370,3 +304,67 @@ def ago(at: int | None, *, now: int) -> str:
         return ""
     number, unit, *_ = duration(max(0, now - at) / 1000).split()
     return "just now" if (number, unit) == ("0", "s") else f"{number} {unit} ago"
+
+
+async def _entries(request: web.Request, repo: str) -> list[NavigationEntry]:
+    """Return the entries that have something to show."""
+    context, cache = request.app[CONTEXT], request.app[NAVIGATION_CACHE]
+    key, now = (repo.casefold(), access.reads_private(request)), context.clock.now()
+    if (kept := cache.find(key, now)) is not None:
+        return kept
+    declared = _declared(context.features)
+    if not repo:
+        return [entry for entry in declared if "{repo}" not in entry.path]
+    async with open_query(request, (NAMED,), form="page") as query:
+        shown = [entry for entry in declared if await _has_something(query, entry, repo)]
+    cache.keep(key, now + context.settings.page_cache * 1000, shown)
+    return shown
+
+
+async def _has_something(query: Query, entry: NavigationEntry, repo: str) -> bool:
+    return not entry.shown or bool(await load(entry.shown)(query, repo))
+
+
+def _declared(features: Features) -> list[NavigationEntry]:
+    entries = [entry for feature in features for entry in feature.navigation]
+    return sorted(entries, key=lambda entry: entry.place)
+
+
+def _bar(name: str, entries: Iterable[NavigationEntry], path: str, repo: str) -> Bar:
+    own = [entry for entry in entries if entry.bar == name and (repo or "{repo}" not in entry.path)]
+    fits = [_fit(entry, path, repo) for entry in own]
+    best = fits.index(max(fits)) if any(fits) else -1
+    links = []
+    for place, entry in enumerate(own):
+        to = entry.path.replace("{repo}", repo)
+        label = entry.label.replace("{repo}", repo)
+        links.append(Link(path=to, label=label, current=_current(to, path) if place == best else ""))
+    return Bar(name=name, links=tuple(links))
+
+
+def _current(to: str, path: str) -> Literal["page", "true"]:
+    return "page" if to.partition("?")[0] == path else "true"
+
+
+def _fit(entry: NavigationEntry, path: str, repo: str) -> int:
+    """Return how many characters of a page's path are those of an entry; 0: it does not belong there."""
+    own = entry.path.replace("{repo}", repo).partition("?")[0]
+    if path == own:
+        return len(path) + 1
+    starts = [start.replace("{repo}", repo) for start in entry.covers if repo or "{repo}" not in start]
+    return max((len(start) for start in starts if path.startswith(start)), default=0)
+
+
+def _is_on(bar: Bar) -> bool:
+    return any(link.current for link in bar.links)
+
+
+def _missing_subject(query: Query, code: str) -> MissingSubject:
+    request = query.request
+    return MissingSubject(query=query, code=code, path=request.path, repo=repository_of(request))
+
+
+def _line(environment: jinja2.Environment, name: str, *arguments: object) -> Markup:
+    """Return one of many lines of a page: what the template's macro `line` makes of these arguments alone."""
+    template: Any = environment.get_template(name).module
+    return cast("Markup", template.line(*arguments))

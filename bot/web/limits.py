@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from bot.core.setting_types import Network
 
 SUBSCRIBER_BITS = 64  # of an IPv6 address: subscribers choose the rest themselves
+REFUSAL_WINDOW = 60  # seconds
+IGNORED_MOST = 600  # deliveries a minute of an address from which nothing follows
+MOST_ADDRESSES = 10_000
+COUNTED_STATUSES = frozenset({"invalid_token", "not_listed"})  # refusals of unknown callers
+MOST_LOG_LINES = 10  # lines a minute of one kind
+LOG_WINDOW = 60_000  # milliseconds
+
+log = structlog.get_logger("bot.web")
 
 
 def client_ip(request: web.Request, trusted: Sequence[Network]) -> str:
@@ -38,41 +46,6 @@ def client_ip(request: web.Request, trusted: Sequence[Network]) -> str:
 def is_shared(request: web.Request, trusted: Sequence[Network]) -> bool:
     """Whether that address says that it forwards for another one: a proxy that is not listed, or a forgery."""
     return bool(_walk(request, trusted)[1])
-
-
-def _walk(
-    request: web.Request, trusted: Sequence[Network]
-) -> tuple[IPv4Address | IPv6Address | None, list[str]]:
-    """Return the first address from the end that is no trusted proxy's, and the hops before it."""
-    address = _parse_address(request.remote or "")
-    hops = ",".join(request.headers.getall("X-Forwarded-For", [])).split(",")
-    while address is not None and hops and any(address in network for network in trusted):
-        before = _parse_address(hops[-1])
-        if before is None:
-            break
-        address = before
-        hops.pop()
-    return address, [hop for hop in hops if hop.strip()]
-
-
-def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return an address, with or without a port, None for anything else; IPv4-mapped IPv6 is IPv4."""
-    text = text.strip()
-    if text.startswith("["):
-        text = text[1:].partition("]")[0]
-    elif text.count(":") == 1:
-        text = text.partition(":")[0]
-    try:
-        address = ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
-
-
-REFUSAL_WINDOW = 60  # seconds
-IGNORED_MOST = 600  # deliveries a minute of an address from which nothing follows
-MOST_ADDRESSES = 10_000
-COUNTED_STATUSES = frozenset({"invalid_token", "not_listed"})  # refusals of unknown callers
 
 
 class RefusalLimiter:
@@ -120,12 +93,6 @@ IGNORED_LIMITER: web.AppKey[RefusalLimiter] = web.AppKey("ignored_limiter", Refu
 REFUSAL_LIMITER: web.AppKey[RefusalLimiter] = web.AppKey("refusal_limiter", RefusalLimiter)
 
 
-MOST_LOG_LINES = 10  # lines a minute of one kind
-LOG_WINDOW = 60_000  # milliseconds
-
-log = structlog.get_logger("bot.web")
-
-
 class LogLimiter:
     """Logs refusals; those beyond the limit are logged at debug level and counted in the next line of their kind."""
 
@@ -162,3 +129,32 @@ class LogLimiter:
 
 
 LOG_LIMITER: web.AppKey[LogLimiter] = web.AppKey("log_limiter", LogLimiter)
+
+
+def _walk(
+    request: web.Request, trusted: Sequence[Network]
+) -> tuple[IPv4Address | IPv6Address | None, list[str]]:
+    """Return the first address from the end that is no trusted proxy's, and the hops before it."""
+    address = _parse_address(request.remote or "")
+    hops = ",".join(request.headers.getall("X-Forwarded-For", [])).split(",")
+    while address is not None and hops and any(address in network for network in trusted):
+        before = _parse_address(hops[-1])
+        if before is None:
+            break
+        address = before
+        hops.pop()
+    return address, [hop for hop in hops if hop.strip()]
+
+
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return an address, with or without a port, None for anything else; IPv4-mapped IPv6 is IPv4."""
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

@@ -25,6 +25,19 @@ Number = Annotated[int, Meta(ge=1)]
 # something else than spaces, which are left out at both ends: those of Unicode, and four of ASCII's separators
 Text = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": r"[^\s\x00\x1c-\x1f\x85\ufeff]"})]
 Position = Annotated[str, matching(IDENTIFIER)]
+UNAVAILABLE: Refusal = (503, "store_unavailable", "the database cannot be used right now; nothing was kept")
+WRONG_PARAMETER: Refusal = (400, "invalid_parameter", "a parameter is wrong; `detail` says what it may be")
+READING: tuple[Refusal, ...] = (
+    (503, "busy", "others ask for too much at once: come back in a moment"),
+    UNAVAILABLE,
+)
+SENDING: tuple[Refusal, ...] = (
+    (408, "body_timeout", "the body took too long to arrive"),
+    (413, "body_too_large", "the body is larger than this address takes"),
+    (415, "unsupported_encoding", "the body has a `Content-Encoding`"),
+    (503, "busy", "too much is being read or changed at once"),
+    UNAVAILABLE,
+)
 
 
 @dataclass(frozen=True)
@@ -88,18 +101,26 @@ CI = Topic("CI", "The repositories' own CI, as the App collects it.")
 ADMIN = Caller("admin", "the setting ADMIN_TOKEN; reads want it for what is private only")
 READER = (None, ADMIN)  # what is private takes the token
 
-UNAVAILABLE: Refusal = (503, "store_unavailable", "the database cannot be used right now; nothing was kept")
-WRONG_PARAMETER: Refusal = (400, "invalid_parameter", "a parameter is wrong; `detail` says what it may be")
-READING: tuple[Refusal, ...] = (
-    (503, "busy", "others ask for too much at once: come back in a moment"),
-    UNAVAILABLE,
-)
-SENDING: tuple[Refusal, ...] = (
-    (408, "body_timeout", "the body took too long to arrive"),
-    (413, "body_too_large", "the body is larger than this address takes"),
-    (415, "unsupported_encoding", "the body has a `Content-Encoding`"),
-    (503, "busy", "too much is being read or changed at once"),
-    UNAVAILABLE,
+
+class DeclaredRefusal(NamedTuple):
+    """A refusal as an operation declares it."""
+
+    status: int
+    code: str
+    when: str
+
+    def because(self, detail: str) -> Rejected:
+        """Return the error to raise; `detail` says what is wrong with this request."""
+        return Rejected(self.status, self.code, detail)
+
+
+NOT_FOUND = DeclaredRefusal(404, "not_found", "not the name of a repository, or of nothing here")
+UNKNOWN_REPOSITORY = DeclaredRefusal(404, "unknown_repository", "nothing of that name may be shown")
+UNKNOWN_BRANCH = DeclaredRefusal(404, "unknown_branch", "the repository has no branch of that name here")
+UNKNOWN_COMMIT = DeclaredRefusal(404, "unknown_commit", "`before` is not on the branch")
+UNKNOWN_BACKEND = DeclaredRefusal(404, "unknown_backend", "`backend` is not listed")
+INVALID_PARAMETER = DeclaredRefusal(
+    400, "invalid_parameter", "a parameter is wrong; `detail` says what it may be"
 )
 
 
@@ -148,33 +169,11 @@ def before(kind: Any = Position) -> Schema:
     return in_query("before", kind, "`next` of the page before")
 
 
-def _parameter(name: str, kind: Any, description: str, *, place: str, required: bool) -> Schema:
-    schema = msgspec.json.schema(kind)
-    return {"name": name, "in": place, "required": required, "description": description, "schema": schema}
-
-
-class DeclaredRefusal(NamedTuple):
-    """A refusal as an operation declares it."""
-
-    status: int
-    code: str
-    when: str
-
-    def because(self, detail: str) -> Rejected:
-        """Return the error to raise; `detail` says what is wrong with this request."""
-        return Rejected(self.status, self.code, detail)
-
-
-NOT_FOUND = DeclaredRefusal(404, "not_found", "not the name of a repository, or of nothing here")
-UNKNOWN_REPOSITORY = DeclaredRefusal(404, "unknown_repository", "nothing of that name may be shown")
-UNKNOWN_BRANCH = DeclaredRefusal(404, "unknown_branch", "the repository has no branch of that name here")
-UNKNOWN_COMMIT = DeclaredRefusal(404, "unknown_commit", "`before` is not on the branch")
-UNKNOWN_BACKEND = DeclaredRefusal(404, "unknown_backend", "`backend` is not listed")
-INVALID_PARAMETER = DeclaredRefusal(
-    400, "invalid_parameter", "a parameter is wrong; `detail` says what it may be"
-)
-
-
 def unknown_backend(name: str) -> Rejected:
     """Return the refusal of a backend that is not listed, or hidden."""
     return UNKNOWN_BACKEND.because(f"no backend {name[:200]} is listed here")
+
+
+def _parameter(name: str, kind: Any, description: str, *, place: str, required: bool) -> Schema:
+    schema = msgspec.json.schema(kind)
+    return {"name": name, "in": place, "required": required, "description": description, "schema": schema}

@@ -35,6 +35,9 @@ RETRY_AFTER = {
     "required": True,
     "schema": {"type": "integer", "minimum": 1},
 }
+OPERATION = Operation(
+    "GET /api/openapi.json", "openapi", "This document", Content(dict[str, Any], "OpenAPI 3.1"), topic=RUNNING
+)
 
 
 def document(url: str, operations: Iterable[Operation]) -> dict[str, Any]:
@@ -106,6 +109,9 @@ async def as_page(request: web.Request) -> web.Response:
         schemes=content["components"]["securitySchemes"],
         json_url="/api/openapi.json",
     )
+
+
+routes: list[web.RouteDef] = [web.get("/api/openapi.json", as_json), web.get("/api", as_page)]
 
 
 def _schemas(operations: Iterable[Operation]) -> tuple[dict[Content, Schema], dict[str, Schema]]:
@@ -207,9 +213,3 @@ def _example(operation: dict[str, Any]) -> str:
         return ""
     example = body["example"]
     return msgspec.json.format(msgspec.json.encode(example), indent=2).decode()
-
-
-OPERATION = Operation(
-    "GET /api/openapi.json", "openapi", "This document", Content(dict[str, Any], "OpenAPI 3.1"), topic=RUNNING
-)
-routes: list[web.RouteDef] = [web.get("/api/openapi.json", as_json), web.get("/api", as_page)]

@@ -42,6 +42,23 @@ RENDER_PATIENCE = 10.0  # seconds a page waits for its turn
 RENDER_SHUTDOWN = 1.0  # seconds pages get to end when the bot stops
 
 log = structlog.get_logger("bot.web.page_cache")
+MOST_PAGES = 256
+MOST_BYTES = 64 * 1024 * 1024
+LEAST_COMPRESSED = 1_000  # bytes that are not worth compressing
+COMPRESSION_LEVEL = 4  # of compression: pages are made for few readers each
+NOT_STORED = "private, no-store"
+KEY_LOOKUP = 2.0  # seconds the database gets to tell a page's key; rendering has its own limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedPage:
+    """A page as it is sent."""
+
+    body: bytes
+    gzipped: bytes  # the same; empty where it is small
+    etag: str
+    content_type: str
+    expires_at: float  # epoch milliseconds
 
 
 class RenderThread:
@@ -110,20 +127,6 @@ async def waiting_for_turn(lock: asyncio.Lock | asyncio.Semaphore, patience: flo
         lock.release()
 
 
-async def _unless_gone(request: web.Request, work: Callable[[], Awaitable[T]]) -> T:
-    """Run `work` while the client still waits, and return its result."""
-    if request.transport is None:
-        raise ConnectionResetError("the client has gone")
-    return await work()
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
-
-
 RENDER_THREAD: web.AppKey[RenderThread] = web.AppKey("render_thread", RenderThread)
 
 
@@ -146,25 +149,6 @@ def set_up_render_thread(app: web.Application) -> None:
 
     app[RENDER_THREAD] = RenderThread(app[CONTEXT].store)
     app.cleanup_ctx.append(stopping)
-
-
-MOST_PAGES = 256
-MOST_BYTES = 64 * 1024 * 1024
-LEAST_COMPRESSED = 1_000  # bytes that are not worth compressing
-COMPRESSION_LEVEL = 4  # of compression: pages are made for few readers each
-NOT_STORED = "private, no-store"
-KEY_LOOKUP = 2.0  # seconds the database gets to tell a page's key; rendering has its own limit
-
-
-@dataclass(frozen=True, kw_only=True)
-class CachedPage:
-    """A page as it is sent."""
-
-    body: bytes
-    gzipped: bytes  # the same; empty where it is small
-    etag: str
-    content_type: str
-    expires_at: float  # epoch milliseconds
 
 
 class PageCache:
@@ -239,6 +223,37 @@ def with_etag(handler: Callable[[web.Request], Awaitable[web.Response]]) -> Page
     return answer
 
 
+def seal_page(made: web.Response, *, expires_at: float = 0) -> CachedPage:
+    """Return an answer ready to be sent many times."""
+    body = made.body if isinstance(made.body, bytes) else b""
+    return CachedPage(
+        body=body,
+        gzipped=gzip.compress(body, COMPRESSION_LEVEL, mtime=0) if len(body) > LEAST_COMPRESSED else b"",
+        etag=hashlib.sha256(body).hexdigest()[:20],
+        content_type=made.headers["Content-Type"],
+        expires_at=expires_at,
+    )
+
+
+def send_page(request: web.Request, page: CachedPage, *, control: str) -> web.Response:
+    """Answer with a file that never changes while the bot runs, such as the stylesheet."""
+    return _send_page(request, page, control=control)
+
+
+async def _unless_gone(request: web.Request, work: Callable[[], Awaitable[T]]) -> T:
+    """Run `work` while the client still waits, and return its result."""
+    if request.transport is None:
+        raise ConnectionResetError("the client has gone")
+    return await work()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
 async def _make_sealed(make: Make, *, expires_at: float = 0) -> CachedPage | web.Response:
     """Return a page ready to be sent; refusals are returned as they are."""
     made = await make()
@@ -259,18 +274,6 @@ def _refused_page(made: web.Response) -> web.Response:
     return made
 
 
-def seal_page(made: web.Response, *, expires_at: float = 0) -> CachedPage:
-    """Return an answer ready to be sent many times."""
-    body = made.body if isinstance(made.body, bytes) else b""
-    return CachedPage(
-        body=body,
-        gzipped=gzip.compress(body, COMPRESSION_LEVEL, mtime=0) if len(body) > LEAST_COMPRESSED else b"",
-        etag=hashlib.sha256(body).hexdigest()[:20],
-        content_type=made.headers["Content-Type"],
-        expires_at=expires_at,
-    )
-
-
 def _send_page(request: web.Request, page: CachedPage | web.Response, *, control: str = "") -> web.Response:
     if isinstance(page, web.Response):
         return _refused_page(page)
@@ -286,8 +289,3 @@ def _send_page(request: web.Request, page: CachedPage | web.Response, *, control
     if page.gzipped and "gzip" in request.headers.get("Accept-Encoding", ""):
         return web.Response(body=page.gzipped, headers=headers | {"Content-Encoding": "gzip"})
     return web.Response(body=page.body, headers=headers)
-
-
-def send_page(request: web.Request, page: CachedPage, *, control: str) -> web.Response:
-    """Answer with a file that never changes while the bot runs, such as the stylesheet."""
-    return _send_page(request, page, control=control)

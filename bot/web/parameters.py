@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Form = Literal["page", "json"]
 Only = Form | Literal[""]
+# other addresses begin with these words: /oot/{org}/{repo} is no page of a repository
+OWNER = r"{owner:(?!(?:oot|hud|api|admin|static|failures)/)[^{}/]+}"
+REPOSITORY = f"/{OWNER}/{{repo}}"
+COUNTED_BACK = "the window, counted back from now"
+TEXT_MOST = 1_000  # characters
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +97,6 @@ async def open_query(
     async with context.store.read() as tx:
         hidden = await access.hidden_from(request, tx, *named)
         yield Query(request=request, context=context, tx=tx, hidden=hidden, form=form, values=values)
-
-
-# other addresses begin with these words: /oot/{org}/{repo} is no page of a repository
-OWNER = r"{owner:(?!(?:oot|hud|api|admin|static|failures)/)[^{}/]+}"
-REPOSITORY = f"/{OWNER}/{{repo}}"
-COUNTED_BACK = "the window, counted back from now"
-TEXT_MOST = 1_000  # characters
 
 
 def repository(owner: str = "owner") -> Parameter[str]:

@@ -66,6 +66,17 @@ HEADERS = {
 PAGE_HEADERS = HEADERS | {  # pages have scripts of our own, which read nothing but our pages
     "Content-Security-Policy": HEADERS["Content-Security-Policy"] + "; script-src 'self'; connect-src 'self'"
 }
+STATIC = Path(__file__).parent / "static"
+CACHE_CONTROL = "public, max-age=86400"  # the stylesheet's address changes with its content
+MEDIA_TYPES = {
+    "style.css": "text/css", "favicon.svg": "image/svg+xml",
+    "page.js": "text/javascript", "grid.js": "text/javascript", "comfort.js": "text/javascript",
+}  # fmt: skip
+# the icon's colour by the state of its page; any other has that of its file
+ICON_COLOURS = {"good": "#1b6e3a", "warn": "#8a5300", "bad": "#b3261e", "idle": "#5d6973"}
+ICON, PLAIN = "favicon.svg", "#24577a"
+ICONS: web.AppKey[dict[str, CachedPage]] = web.AppKey("icons", dict)
+FILES: web.AppKey[dict[str, CachedPage]] = web.AppKey("static_files", dict)
 
 
 @web.middleware
@@ -94,6 +105,71 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         response.headers.update(PAGE_HEADERS if response.content_type == "text/html" else HEADERS)
         response.headers.setdefault("Cache-Control", "no-store")
     return response
+
+
+def describe_failure(app: web.Application, error: BaseException) -> Rejected:
+    """Log an error that is not the caller's, and return the refusal."""
+    match error:
+        case StoreUnavailable():
+            app[LOG_LIMITER].unavailable(error)
+            detail = "the database cannot be used right now; nothing was kept, send it again"
+            return Rejected(503, "store_unavailable", detail, headers={"Retry-After": "5"})
+        case RetryLater():
+            log.warning("a request failed: what it needs cannot be reached", error=str(error))
+            detail = "what this needs cannot be reached right now; try again in a moment"
+            return Rejected(503, "unavailable", detail, headers={"Retry-After": "10"})
+        case _:
+            app[LOG_LIMITER].failed(error)
+            return Rejected(500, "internal_error", "this is a bug of ours; the log holds its trace")
+
+
+def refusal_body(refusal: Rejected) -> dict[str, Any]:
+    """Return the JSON body of a refusal."""
+    return {"ok": False, "error": refusal.code, "detail": refusal.detail}
+
+
+def make_app(
+    context: Context, *, body_seconds: float, body_capacities: BodyCapacities | None = None
+) -> web.Application:
+    """Return an application without routes; a body that takes longer than `body_seconds` is cut off."""
+    app = web.Application(middlewares=[guard])
+    app[CONTEXT] = context
+    app[BODY_SECONDS] = body_seconds
+    app[BODY_CAPACITIES] = body_capacities or BodyCapacities()
+    app[LOG_LIMITER] = LogLimiter(context.clock)
+    app[REFUSAL_LIMITER] = RefusalLimiter(
+        context.clock, most=context.settings.refused_per_min, proxies=context.settings.trusted_proxies
+    )
+    app[IGNORED_LIMITER] = RefusalLimiter(
+        context.clock, most=IGNORED_MOST, proxies=context.settings.trusted_proxies
+    )
+    return app
+
+
+def set_up_pages(app: web.Application, compiled: jinja2.BytecodeCache | None = None) -> None:
+    """Add what every page needs; parts add their templates and routes afterwards. `compiled` keeps templates."""
+    page_cache.set_up_render_thread(app)
+    app[html.TEMPLATES] = html.environment(compiled)
+    app[html.TEMPLATES].globals["GITHUB"] = web_url(app[CONTEXT].settings.github_api_url)
+    app[NAVIGATION_CACHE] = NavigationCache()
+    app[PAGE_CACHE] = PageCache()
+    files = {name: (STATIC / name).read_text(encoding="utf-8") for name in MEDIA_TYPES}
+    app[FILES] = {name: _sealed_file(text, MEDIA_TYPES[name]) for name, text in files.items()}
+    app[ICONS] = {
+        state: _sealed_file(files[ICON].replace(PLAIN, colour), MEDIA_TYPES[ICON])
+        for state, colour in ICON_COLOURS.items()
+    }
+    names = "|".join(map(re.escape, MEDIA_TYPES))
+    app.add_routes([web.get(f"/static/{{name:{names}}}", send_static), web.get("/favicon.ico", send_static)])
+
+
+async def send_static(request: web.Request) -> web.StreamResponse:
+    """Answer with the stylesheet, a script, or the icon in the colour of its page's state."""
+    name = request.match_info.get("name", ICON)
+    file = request.app[FILES][name]
+    if name == ICON:
+        file = request.app[ICONS].get(request.query.get("state", ""), file)
+    return page_cache.send_page(request, file, control=CACHE_CONTROL)
 
 
 def _identity(request: web.Request) -> str:
@@ -142,27 +218,6 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
             return describe_failure(request.app, error)
 
 
-def describe_failure(app: web.Application, error: BaseException) -> Rejected:
-    """Log an error that is not the caller's, and return the refusal."""
-    match error:
-        case StoreUnavailable():
-            app[LOG_LIMITER].unavailable(error)
-            detail = "the database cannot be used right now; nothing was kept, send it again"
-            return Rejected(503, "store_unavailable", detail, headers={"Retry-After": "5"})
-        case RetryLater():
-            log.warning("a request failed: what it needs cannot be reached", error=str(error))
-            detail = "what this needs cannot be reached right now; try again in a moment"
-            return Rejected(503, "unavailable", detail, headers={"Retry-After": "10"})
-        case _:
-            app[LOG_LIMITER].failed(error)
-            return Rejected(500, "internal_error", "this is a bug of ours; the log holds its trace")
-
-
-def refusal_body(refusal: Rejected) -> dict[str, Any]:
-    """Return the JSON body of a refusal."""
-    return {"ok": False, "error": refusal.code, "detail": refusal.detail}
-
-
 async def _answer(request: web.Request, refusal: Rejected) -> web.Response:
     """Answer a refusal: with a page for browsers, with JSON for other clients."""
     if _endpoint(request.path) == "page" and html.wants_html(request):
@@ -172,63 +227,6 @@ async def _answer(request: web.Request, refusal: Rejected) -> web.Response:
     if "Connection" in refusal.headers:  # aiohttp does not look at the header
         answer.force_close()
     return answer
-
-
-def make_app(
-    context: Context, *, body_seconds: float, body_capacities: BodyCapacities | None = None
-) -> web.Application:
-    """Return an application without routes; a body that takes longer than `body_seconds` is cut off."""
-    app = web.Application(middlewares=[guard])
-    app[CONTEXT] = context
-    app[BODY_SECONDS] = body_seconds
-    app[BODY_CAPACITIES] = body_capacities or BodyCapacities()
-    app[LOG_LIMITER] = LogLimiter(context.clock)
-    app[REFUSAL_LIMITER] = RefusalLimiter(
-        context.clock, most=context.settings.refused_per_min, proxies=context.settings.trusted_proxies
-    )
-    app[IGNORED_LIMITER] = RefusalLimiter(
-        context.clock, most=IGNORED_MOST, proxies=context.settings.trusted_proxies
-    )
-    return app
-
-
-STATIC = Path(__file__).parent / "static"
-CACHE_CONTROL = "public, max-age=86400"  # the stylesheet's address changes with its content
-MEDIA_TYPES = {
-    "style.css": "text/css", "favicon.svg": "image/svg+xml",
-    "page.js": "text/javascript", "grid.js": "text/javascript", "comfort.js": "text/javascript",
-}  # fmt: skip
-# the icon's colour by the state of its page; any other has that of its file
-ICON_COLOURS = {"good": "#1b6e3a", "warn": "#8a5300", "bad": "#b3261e", "idle": "#5d6973"}
-ICON, PLAIN = "favicon.svg", "#24577a"
-ICONS: web.AppKey[dict[str, CachedPage]] = web.AppKey("icons", dict)
-FILES: web.AppKey[dict[str, CachedPage]] = web.AppKey("static_files", dict)
-
-
-def set_up_pages(app: web.Application, compiled: jinja2.BytecodeCache | None = None) -> None:
-    """Add what every page needs; parts add their templates and routes afterwards. `compiled` keeps templates."""
-    page_cache.set_up_render_thread(app)
-    app[html.TEMPLATES] = html.environment(compiled)
-    app[html.TEMPLATES].globals["GITHUB"] = web_url(app[CONTEXT].settings.github_api_url)
-    app[NAVIGATION_CACHE] = NavigationCache()
-    app[PAGE_CACHE] = PageCache()
-    files = {name: (STATIC / name).read_text(encoding="utf-8") for name in MEDIA_TYPES}
-    app[FILES] = {name: _sealed_file(text, MEDIA_TYPES[name]) for name, text in files.items()}
-    app[ICONS] = {
-        state: _sealed_file(files[ICON].replace(PLAIN, colour), MEDIA_TYPES[ICON])
-        for state, colour in ICON_COLOURS.items()
-    }
-    names = "|".join(map(re.escape, MEDIA_TYPES))
-    app.add_routes([web.get(f"/static/{{name:{names}}}", send_static), web.get("/favicon.ico", send_static)])
-
-
-async def send_static(request: web.Request) -> web.StreamResponse:
-    """Answer with the stylesheet, a script, or the icon in the colour of its page's state."""
-    name = request.match_info.get("name", ICON)
-    file = request.app[FILES][name]
-    if name == ICON:
-        file = request.app[ICONS].get(request.query.get("state", ""), file)
-    return page_cache.send_page(request, file, control=CACHE_CONTROL)
 
 
 def _sealed_file(text: str, kind: str) -> CachedPage:

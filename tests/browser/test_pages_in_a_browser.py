@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests import harness, shown_facts
-from tests.browser import chromium, measured, story
+from tests.browser import chromium, story
 from tests.harness import L3, L4, UPSTREAM
 from tests.walk import walk
 
@@ -70,14 +70,14 @@ PAGES = {
     "trunk-queue": f"/{UPSTREAM}/queue",
     "disabled": f"/{UPSTREAM}/disabled",
     "suggestions": f"/{UPSTREAM}/disabled/suggestions",
-    "usage": f"/{UPSTREAM}/job/{measured.JOB}/utilization",
-    "usage-none": f"/{UPSTREAM}/job/{measured.UNMEASURED}/utilization",
-    "usage-refused": f"/{UPSTREAM}/job/{measured.REFUSED}/utilization",
-    "usage-run": f"/{UPSTREAM}/run/{measured.RUN}/utilization",
+    "usage": f"/{UPSTREAM}/job/{story.MEASURED}/utilization",
+    "usage-none": f"/{UPSTREAM}/job/{story.UNMEASURED}/utilization",
+    "usage-refused": f"/{UPSTREAM}/job/{story.REFUSED}/utilization",
+    "usage-run": f"/{UPSTREAM}/run/{story.MEASURED_RUN}/utilization",
     "usage-report": f"/{UPSTREAM}/utilization",
     "usage-report-runner": f"/{UPSTREAM}/utilization?by=runner&granularity=week&runs=others",
     "usage-report-none": f"/{L4}/utilization?days=1",
-    "job": f"/{UPSTREAM}/job/{measured.JOB}",
+    "job": f"/{UPSTREAM}/job/{story.MEASURED}",
     "tests": f"/{UPSTREAM}/tests",
     "tests-slow": f"/{UPSTREAM}/tests?sort=slow",
     "tests-none": f"/{UPSTREAM}/tests?q=nothing+of+that+name",
@@ -271,7 +271,7 @@ async def test_links_between_pages_lead_somewhere(bot):
 
 
 async def test_what_two_pages_show_is_the_same(bot):
-    """Of the whole demo: tests/demo/test_pages_agree.py, by night."""
+    """Of the whole demo: tests/demo/test_month.py, by night."""
     start = (PAGES["home"], PAGES["grid"], "/failures", "/oot", "/oot/metrics", "/oot/levels")
     pages = await walk(bot.http, bot.url, start=start, alike=ALIKE)
     assert shown_facts.disagreements(pages) == {}

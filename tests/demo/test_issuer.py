@@ -78,12 +78,7 @@ async def test_every_token_has_its_own_id(issuer):
 
 async def test_claims_can_be_replaced_added_and_omitted(issuer):
     token = issuer.mint(
-        **JOB,
-        audience="other",
-        lifetime=-60,
-        event_name="push",
-        environment="lab",
-        check_run_id=None,
+        **JOB, audience="other", lifetime=-60, event_name="push", environment="lab", check_run_id=None
     )
 
     claims = await verified(issuer, token)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests import agreement
-from tests.flows.outages import NOWHERE
+from tests.flows.scenarios import NOWHERE
 from tests.harness import UPSTREAM
 
 STORIES = frozenset(
     {
-        "test_any_order", "test_comment", "test_commands", "test_confirm", "test_ended_at_github", "test_gate",
-        "test_gate_of_merge_queues", "test_gate_of_shared_commits",
-        "test_labels", "test_many_heads", "test_marks", "test_raised", "test_rerun_buttons", "test_results",
-        "test_results_confirmed", "test_results_not_dispatched",
-        "test_run_again", "test_story", "test_timeouts",
+        "test_commands", "test_comment", "test_confirm", "test_gate", "test_gate_of_merge_queues", "test_labels",
+        "test_raised", "test_rerun_buttons", "test_results", "test_run_again", "test_story", "test_timeouts",
     }
 )  # fmt: skip
 

@@ -329,12 +329,9 @@ async def test_a_backend_that_is_no_longer_listed_as_blocking_lets_the_gate_go_a
 
 async def ootbot(*words, stdin=b"", **environment):
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bot.cli", *words),
-        env=os.environ | environment,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+        *(sys.executable, "-m", "bot.cli", *words), env=os.environ | environment,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
     out, err = await process.communicate(stdin)
     return process.returncode, out.decode(), err.decode()
 

@@ -1,4 +1,4 @@
-"""A backend that need not answer every dispatch: what it does not run is no failure, and never green."""
+"""What a dispatch may start: runs of backends that need not answer, several runs, jobs of two that share a device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.scenarios import gate, green
 from tests.harness import L2, L3, L4, UPSTREAM
+from tests.serving import SQLITE
+
+# A backend that need not answer every dispatch: what it does not run is no failure, and never green.
+
 
 DAY = 24 * 3600
 
@@ -163,3 +168,140 @@ async def test_a_gate_cannot_wait_for_a_backend_that_need_not_answer(bot):
     await in_force(bot, f"L4: [{{repo: {L4}, answers: some}}]")
     (error,) = (await bot.get("/api/oot/allowlist"))[1]["newest"]["errors"]
     assert "a gate cannot wait" in error
+
+
+# Two L3 repositories share a device: one label asks for both, and each goes by its own name.
+
+
+LABEL = "ciflow/oot/npu"
+SHARED = f"L3: [{{npu: {L3}}}, {{NPU: {L2}}}]"
+
+
+@pytest.mark.logic
+@SQLITE
+async def test_one_label_asks_for_both_and_each_has_its_own_check_run(bot, github):
+    await bot.list_backends(SHARED)
+    pull = await github.open_pull(UPSTREAM, labels=[LABEL])
+    await bot.settle()
+    assert (await bot.report(bot.dispatch(L2), conclusion="failure"))[0] == 200
+    assert (await bot.report(bot.dispatch(L3)))[0] == 200
+    await bot.settle()
+    checks = bot.checks(UPSTREAM, pull.head_sha)
+    assert {name: seen[1] for name, seen in checks.items()} == {
+        f"oot / {L2}": "neutral",
+        f"oot / {L3}": "success",
+    }
+    for path in ("/oot", "/oot/levels", f"/{UPSTREAM}/pull/{pull.number}"):
+        _, page = await bot.get(path)
+        assert f">{L2}<" in page
+        assert f">{L3}<" in page
+    _, summary = await bot.get("/api/oot/summary")
+    assert {one["repo"]: one["device"] for one in summary["backends"]} == {L3: "npu", L2: "NPU"}
+
+
+@pytest.mark.logic
+@SQLITE
+async def test_a_check_run_that_has_begun_is_renamed_when_another_backend_comes_to_share_its_device(
+    bot, github
+):
+    await bot.list_backends(f"L3: {{npu: {L3}}}")
+    pull = await github.open_pull(UPSTREAM, labels=[LABEL])
+    await bot.settle()
+    await bot.report(bot.dispatch(L3), status="in_progress")
+    await bot.settle()
+    assert list(bot.checks(UPSTREAM, pull.head_sha)) == ["oot / npu"]
+    await bot.list_backends(SHARED)
+    await bot.report(bot.dispatch(L3))
+    await bot.settle(horizon=60)
+    checks = bot.checks(UPSTREAM, pull.head_sha)
+    assert {name: seen[:2] for name, seen in checks.items()} == {f"oot / {L3}": ("completed", "success")}
+
+
+@pytest.mark.logic
+@SQLITE
+async def test_a_command_names_the_repository(bot, github):
+    await bot.list_backends(SHARED)
+    pull = await github.open_pull(UPSTREAM, labels=[LABEL])
+    await bot.settle()
+    for repo in (L2, L3):
+        await bot.report(bot.dispatch(repo), conclusion="failure")
+    await bot.settle()
+    github.set_permission(UPSTREAM, "walter", "write")
+    bot.clock.advance(5)
+    await github.comment(pull, "/oot ignore npu the lab moves", "walter")
+    await github.comment(pull, f"/oot ignore {L2} the lab moves", "walter")
+    await bot.settle(horizon=60)
+    _, answer = await bot.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
+    ignored = {one["repo"] for one in answer["backends"] if one["ignored_by"]}
+    assert ignored == {L2}
+
+
+# A dispatch starts every workflow that listens for it: the gate waits for all runs that GitHub has announced.
+
+
+async def two_runs(bot, github):
+    """Both workflows of the backend that listen; the first has passed."""
+    bot.clock.advance(5)
+    runs = [await github.start_run(L4, name=name) for name in ("CI", "Slow CI")]
+    await green(bot, runs[0].id)
+    await github.finish_run(runs[0], "success")
+    await bot.settle(horizon=30)
+    return runs
+
+
+async def test_it_waits_for_a_run_that_is_announced_and_has_not_reported(bot, github, pull):
+    _, second = await two_runs(bot, github)
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+    title = bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][2]
+    assert title == f"being confirmed: run {second.id} of the same dispatch has not reported yet"
+    dispatch = bot.dispatch(L4)
+    await bot.report(dispatch, status="in_progress", run_id=str(second.id), name="Slow CI")
+    await bot.report(
+        dispatch, status="completed", conclusion="failure", run_id=str(second.id), name="Slow CI"
+    )
+    await bot.settle(horizon=30)
+    assert gate(bot, pull.head_sha)[0] == "failure"
+
+
+@pytest.mark.logic
+@pytest.mark.parametrize(
+    ("conclusion", "shown"), [("success", "success"), ("skipped", "success"), ("failure", "failure")]
+)
+async def test_a_run_that_never_reports_ends_the_waiting_as_it_ends(bot, github, pull, conclusion, shown):
+    _, second = await two_runs(bot, github)
+    await github.finish_run(second, conclusion)
+    await bot.settle(horizon=30)
+    assert gate(bot, pull.head_sha)[0] == shown
+
+
+@pytest.mark.logic
+async def test_a_run_that_is_announced_late_turns_a_green_gate_back(bot, github, pull):
+    first = await github.start_run(L4)
+    await green(bot, first.id)
+    await github.finish_run(first, "success")
+    await bot.settle(horizon=2)
+    assert gate(bot, pull.head_sha)[0] == "success"
+    await github.start_run(L4, name="Slow CI")
+    await bot.settle(horizon=10)
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+
+
+async def test_runs_of_other_dispatches_and_other_causes_are_not_waited_for(bot, github, pull):
+    first = await github.start_run(L4)
+    await github.start_run(L4, name="Lint", event="push")
+    await github.start_run(L4, name="Nightly", actor="mallory")
+    bot.clock.advance(12)
+    other = await github.open_pull(UPSTREAM)
+    await bot.settle(horizon=2)
+    theirs = await github.start_run(L4)
+    await github.start_run(L4, name="Slow CI")
+    dispatch = bot.dispatch(L4)
+    await bot.report(dispatch, status="in_progress", run_id=str(theirs.id))
+    bot.clock.advance(60)
+    ours = bot.dispatch(L4, at=0)
+    for status in ("in_progress", "completed"):
+        await bot.report(ours, status=status, run_id=str(first.id))
+    await github.finish_run(first, "success")
+    await bot.settle(horizon=30)
+    assert gate(bot, pull.head_sha)[0] == "success"
+    assert gate(bot, other.head_sha)[0] is None

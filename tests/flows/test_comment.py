@@ -232,8 +232,7 @@ OTHER = {"failed_tests": [{"name": "test_mul"}], "test_results": {"passed": 5, "
 
 
 @pytest.mark.parametrize(
-    ("on_base", "expected"),
-    [("success", "new"), ("failure", "known"), (None, "no baseline")],
+    ("on_base", "expected"), [("success", "new"), ("failure", "known"), (None, "no baseline")]
 )
 async def test_a_failure_is_compared_with_the_base_branch(bot, github, pushed, on_base, expected):
     run = await finish(bot, github, dispatch=pushed, conclusion=on_base) if on_base else None

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.hanging import HANGS, HoldingClock
+from tests.flows.scenarios import HANGS, HoldingClock
 from tests.harness import L4, UPSTREAM, replace
 from tests.process import PATIENCE
 from tests.serving import SQLITE

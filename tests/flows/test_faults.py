@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,19 @@ from sqlalchemy.engine import Engine
 from bot.core.errors import StoreUnavailable
 from bot.demo.github.faults import Faults
 from bot.queue import tasks
-from tests.harness import ALLOWLIST, L1, L2, L3, L4, UPSTREAM
+from tests.harness import (
+    ALLOWLIST,
+    L1,
+    L2,
+    L3,
+    L4,
+    SECRET,
+    UPSTREAM,
+    UPSTREAM_ID,
+    make_settings,
+    running,
+    sign,
+)
 
 LEFT_BY_A_REPORT = ("oot_workflow_job", "oot_rate", "task")
 MOST = 60  # statements one report may take
@@ -193,12 +206,8 @@ async def seen(bot, github, pull):
     dead = [row["error"] for row in await bot.rows("task") if row["state"] == "dead"]
     told = sorted({one.repo.full_name for one in github.dispatches})  # at least once
     return {
-        "dispatches": sorted(dispatches),
-        "jobs": sorted(jobs),
-        "checks": checks,
-        "dead": dead,
-        "told": told,
-    }
+        "dispatches": sorted(dispatches), "jobs": sorted(jobs), "checks": checks, "dead": dead, "told": told,
+    }  # fmt: skip
 
 
 @pytest.mark.logic
@@ -239,3 +248,106 @@ async def test_a_database_that_fails_again_and_again_changes_nothing_of_what_it_
         "dead": [],
         "told": sorted([L1, L2, L3, L4]),
     }
+
+
+# Does a token that not all of GitHub's servers know yet cost anything? It gets 401, 403 or 404 for some seconds.
+
+
+UNKNOWN_FOR = 3_000  # milliseconds
+LIFE = 20_000
+
+
+@pytest.mark.logic
+async def test_what_a_fresh_token_is_refused_is_asked_again_and_nothing_is_given_up(bot, github):
+    github.state.replication, github.state.token_life = UNKNOWN_FOR, LIFE
+    pull = await github.open_pull(UPSTREAM, labels=["ciflow/oot/npu"])
+    await bot.settle(horizon=30)
+    assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"sent"}
+    for repo in (L3, L4):
+        await bot.report(bot.dispatch(repo), conclusion="failure")
+    await bot.settle(horizon=90)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
+    (comment,) = github.comments(pull)
+    bot.clock.advance(120)  # another token, as fresh, for what is there already
+    await bot.report(bot.dispatch(L3), conclusion="failure", job="another")
+    await bot.settle(horizon=90)
+    assert github.comments(pull) == [comment]
+    assert "another" in comment.body
+    made = [run.external_id for run in github.check_runs_all(UPSTREAM, pull.head_sha)]
+    assert len(made) == len(set(made))
+    assert [row["error"] for row in await bot.rows("task") if row["state"] == "dead"] == []
+
+
+@pytest.mark.logic
+async def test_a_refusal_that_takes_longer_to_arrive_than_its_token_is_fresh_is_asked_again(bot, github):
+    github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=404, delay=6)
+    await github.open_pull(UPSTREAM)
+    await bot.settle(horizon=30)
+    assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"sent"}
+
+
+@pytest.mark.logic
+async def test_a_refusal_that_is_meant_is_believed_after_one_more_try(bot, github):
+    body = {"message": "Resource not accessible by integration"}
+    github.faults.add(method="GET", path="/collaborators/", status=404, body=body, times=10)
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle(horizon=30)
+    said = await github.comment(pull, "/oot rerun", "mallory")
+    await bot.settle(horizon=30)
+    assert [one.content for one in said.reactions] == ["eyes", "confused"]
+    asked = [call for call in github.calls if "/collaborators/" in call.path]
+    assert len(asked) <= 2
+
+
+# Two Apps, one for upstream and one for the backends: is everything still said and done once?
+
+
+OTHER = "the other App's secret"
+
+
+@pytest.fixture
+async def two(github, issuer, clock, tmp_path, database_url, app_key):
+    """A bot with two Apps, both of them installed on upstream."""
+    second = github.register_app(
+        webhook_url=None, webhook_secret=OTHER, slug="ootbot-relay", private_key_pem=app_key
+    )
+    github.install(UPSTREAM, second)
+    settings = make_settings(
+        github=github, issuer=issuer, app=github.app, folder=tmp_path, database_url=database_url,
+        relay_app_id=second.app_id, relay_private_key=second.private_key_pem, relay_webhook_secret=(OTHER,),
+    )  # fmt: skip
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        second.webhook_url = bot.app.webhook_url
+        bot.second = second
+        yield bot
+
+
+@pytest.mark.logic
+async def test_a_pull_request_both_apps_are_told_of_is_relayed_once(two, github):
+    for name in (L1, L2, L3, L4):
+        github.install(name, two.second)
+    pull = await github.open_pull(UPSTREAM)
+    await two.settle()
+    told = [sent for sent in github.deliveries if sent.event == "pull_request"]
+    assert {sent.app.app_id for sent in told} == {two.app.app_id, two.second.app_id}
+    assert {sent.status_code for sent in told} == {202}
+    assert len({sent.guid for sent in told}) == 1, "GitHub's GUID is the event's, not the App's"
+    assert sorted(one.repo.full_name for one in github.dispatches) == sorted([L1, L2, L3, L4])
+    assert two.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+
+
+@pytest.mark.logic
+@pytest.mark.parametrize("target", ["first", "second", None])
+@pytest.mark.parametrize("signed_by", ["first", "second"])
+async def test_each_apps_secret_opens_its_own_door_only(two, target, signed_by):
+    apps = {"first": str(two.app.app_id), "second": str(two.second.app_id), None: None}
+    secrets = {"first": SECRET, "second": OTHER}
+    body = json.dumps(
+        {"action": "created", "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM}}
+    ).encode()
+    headers = {
+        "X-GitHub-Hook-Installation-Target-ID": apps[target],
+        "X-Hub-Signature-256": sign(body, secrets[signed_by]),
+    }
+    status, _ = await two.send("star", None, body=body, headers=headers)
+    assert status == (202 if target in {signed_by, None} else 401)

@@ -155,12 +155,8 @@ class Player:
     async def report(self, dispatch, run_id, **said):
         """Report as a job does: again until there is an answer."""
         chosen = {
-            "status": "in_progress",
-            "conclusion": None,
-            "job": "build",
-            "run_id": str(run_id),
-            "attempt": 1,
-        }
+            "status": "in_progress", "conclusion": None, "job": "build", "run_id": str(run_id), "attempt": 1,
+        }  # fmt: skip
         body = report_body(dispatch, **(chosen | said))
         while True:
             await self.ambush.answering()
@@ -229,16 +225,11 @@ VERDICT = {
     "oot / npu": ("completed", "neutral"),
     "oot / gate": ("completed", "success"),
 }
-WAITING = {
-    "oot / tpu": ("queued", None),
-    "oot / npu": ("queued", None),
-    "oot / gate": ("in_progress", None),
-}
+WAITING = {"oot / tpu": ("queued", None), "oot / npu": ("queued", None), "oot / gate": ("in_progress", None)}
 
 
 @pytest.mark.parametrize(
-    "points",
-    [pytest.param(points, id=name, marks=LONG.get(name, ())) for name, points in STORIES.items()],
+    "points", [pytest.param(points, id=name, marks=LONG.get(name, ())) for name, points in STORIES.items()]
 )
 async def test_a_killed_bot_loses_nothing_and_says_nothing_twice(github, issuer, tmp_path, points):
     options = options_for(

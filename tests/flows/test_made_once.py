@@ -6,13 +6,12 @@ import asyncio
 
 import pytest
 
+from bot.queue import tasks
 from tests import harness
-from tests.hanging import HANGS, HoldingClock
+from tests.flows.scenarios import HANGS, HoldingClock
 from tests.harness import L4, UPSTREAM
 from tests.process import PATIENCE, until
 from tests.serving import SQLITE
-
-pytestmark = SQLITE
 
 
 @pytest.fixture
@@ -32,6 +31,7 @@ async def let_go(bot, github):
     await github.settled()
 
 
+@SQLITE
 async def test_a_check_run_is_made_once_though_the_connection_ends_before_github_has_made_it(bot, github):
     github.faults.add(method="POST", path="check-runs$", when="meanwhile", delay=HANGS)
     pull = await github.open_pull(UPSTREAM)
@@ -48,6 +48,7 @@ async def test_a_check_run_is_made_once_though_the_connection_ends_before_github
     }
 
 
+@SQLITE
 async def test_the_comment_is_made_once_though_the_connection_ends_before_github_has_made_it(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
@@ -60,6 +61,7 @@ async def test_the_comment_is_made_once_though_the_connection_ends_before_github
     assert len(github.comments(pull)) == 1
 
 
+@SQLITE
 async def test_what_github_has_not_made_after_all_is_made(bot, github):
     github.faults.add(method="POST", path="check-runs$", drop=True)
     pull = await github.open_pull(UPSTREAM)
@@ -67,6 +69,7 @@ async def test_what_github_has_not_made_after_all_is_made(bot, github):
     assert made(github, pull) == ["oot / gate", "oot / tpu"]
 
 
+@SQLITE
 async def test_a_check_run_is_made_once_though_the_process_ends_before_github_has_made_it(
     bot, github, settings
 ):
@@ -83,3 +86,80 @@ async def test_a_check_run_is_made_once_though_the_process_ends_before_github_ha
         assert made(github, pull) == ["oot / gate", "oot / tpu"]
         rows = {row["name"]: row["check_run_id"] for row in await second.rows("oot_check")}
         assert rows == {run.name: run.id for run in github.check_runs_all(UPSTREAM, pull.head_sha)}
+
+
+# Nothing is created twice when GitHub is slow: one process loses its lease in mid-call, another takes over.
+
+
+@pytest.fixture
+def slow(github):
+    """Make GitHub slow: its first answer takes most of a lease, the next one longer than what is left of it."""
+
+    def add(path):
+        github.faults.add(method="POST|PATCH", path="check-runs", status=None, delay=20)
+        github.faults.add(method="POST", path=path, status=None, delay=HANGS)
+
+    return add
+
+
+async def meanwhile(bot, settings, *, lasts, then=None, horizon=10):
+    """Let another process take over what `bot` is in the middle of, and let its call end only then."""
+    clock = bot.clock
+    beginning = asyncio.create_task(bot.settle(horizon=60))
+    await asyncio.wait_for(clock.hanging.wait(), PATIENCE)
+    clock.advance(lasts)
+    other = harness.running(settings, github=bot.github, issuer=bot.issuer, app=bot.app, clock=clock)
+    async with other as second:
+        async with second.store.transaction() as tx:
+            await tasks.release(tx)
+        if then:
+            await then(second)
+        await second.settle(horizon=horizon)
+        clock.let_go.set()
+        await beginning
+        await second.settle(horizon=120)
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_check_run_is_made_once_though_a_lease_runs_out_while_github_is_slow(
+    bot, github, settings, slow
+):
+    slow("check-runs$")
+    pull = await github.open_pull(UPSTREAM)
+    await meanwhile(bot, settings, lasts=15)
+    names = [run.name for run in github.check_runs_all(UPSTREAM, pull.head_sha)]
+    assert sorted(names) == ["oot / gate", "oot / tpu"]
+    rows = {row["name"]: row["check_run_id"] for row in await bot.rows("oot_check")}
+    assert rows == {run.name: run.id for run in github.check_runs_all(UPSTREAM, pull.head_sha)}
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_the_comment_is_made_once_though_a_lease_runs_out_while_github_is_slow(
+    bot, github, settings, slow
+):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    slow("comments$")
+    await meanwhile(bot, settings, lasts=31, horizon=1)
+    (comment,) = github.comments(pull)
+    assert "❌ failed" in comment.body
+    assert [row["comment_id"] for row in await bot.rows("oot_comment")] == [comment.id]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_what_a_process_without_a_lease_writes_late_is_put_right(bot, github, settings):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    dispatch = bot.dispatch(L4)
+    await bot.report(dispatch, conclusion="failure")
+    await bot.settle(horizon=60)
+    github.faults.add(method="PATCH", path="issues/comments/", status=None, delay=HANGS)
+    await bot.report(dispatch, status="in_progress", job="tests")
+
+    async def fail(second):
+        assert (await second.report(dispatch, conclusion="failure", job="tests"))[0] == 200
+
+    await meanwhile(bot, settings, lasts=31, then=fail, horizon=60)
+    (comment,) = github.comments(pull)
+    assert "2 of 2 failed" in comment.body

@@ -17,7 +17,7 @@ from bot.core.clock import SystemClock
 from tests import databases
 from tests.db.opened import opened
 from tests.flows.test_database_gone import mute, postgresql
-from tests.flows.test_roles import started
+from tests.flows.test_many_workers import started
 from tests.harness import SECRET, UPSTREAM, sign
 from tests.process import PATIENCE, Process, options_for, until
 from tests.serving import POSTGRES

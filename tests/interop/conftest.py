@@ -14,13 +14,9 @@ from tests.harness import SECRET, UPSTREAM
 def under_preset(settings, name="crcr"):
     """Return the settings as they are with this preset in the environment."""
     environ = {
-        "APP_ID": str(settings.app_id),
-        "WEBHOOK_SECRET": SECRET,
-        "PRIVATE_KEY": settings.private_key,
-        "UPSTREAM_REPO": UPSTREAM,
-        "ALLOWLIST": settings.allowlist,
-        "PRESET": name,
-    }
+        "APP_ID": str(settings.app_id), "WEBHOOK_SECRET": SECRET, "PRIVATE_KEY": settings.private_key,
+        "UPSTREAM_REPO": UPSTREAM, "ALLOWLIST": settings.allowlist, "PRESET": name,
+    }  # fmt: skip
     chosen, _ = load({f"OOTBOT_{key}": value for key, value in environ.items()})
     return replace(
         settings, preset=name, **{option: getattr(chosen, option) for option in files.read_presets()[name]}

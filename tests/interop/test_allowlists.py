@@ -1,9 +1,16 @@
-"""Whatever today's parser of the allowlist takes is taken under the preset, and means the same."""
+"""Today's parser of the allowlist, written after what it is known to take, to be held against ours.
+
+A file is a mapping of L1 to L4, each of which may be missing or empty. L1, L2 and L4 are lists whose items are
+`owner/repo` or a mapping of one `owner/repo` to what is said of it; L3 maps devices to mappings of `owner/repo` to the
+same. Said of a repository are its on-calls (a list, or a text with commas), or a mapping of `oncalls` and `events` and
+nothing else. `events` is a list of `pull_request` and `nightly`, without repetition; both, if it is left out. A
+repository comes once in the file."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -11,15 +18,90 @@ from hypothesis import given
 from hypothesis import settings as drawing
 from hypothesis import strategies as st
 
+from bot.core import files
 from bot.oot.allowlist.allowlist import parse_allowlist
 from bot.oot.allowlist.yaml_document import AllowlistError
 from tests.harness import L1, L2, L3, L4, UPSTREAM, running
-from tests.interop import client, todays_allowlist
-from tests.interop.todays_allowlist import Listed, RefusedError
+from tests.interop import client
 from tests.oot.allowlist.test_allowlist_schema import SCHEMA, Plain, fits
 from tests.serving import SQLITE
 
 pytestmark = pytest.mark.logic
+
+EVENTS = ("pull_request", "nightly")
+
+
+class RefusedError(Exception):
+    """The file is not taken."""
+
+
+class Listed(NamedTuple):
+    """What is known of a repository; pushes are sent to whoever gets pull requests."""
+
+    level: str
+    device: str | None
+    oncalls: tuple[str, ...]
+    dispatched: bool
+
+
+def read_as_today(text):
+    """Return what a file says of each repository; RefusedError if it is not taken."""
+    file = yaml.safe_load(text) or {}
+    demand(isinstance(file, dict))
+    found = {}
+    for level in ("L1", "L2", "L4"):
+        section = file.get(level) or []
+        demand(isinstance(section, list))
+        for item in section:
+            if isinstance(item, dict):
+                demand(len(item) == 1)
+            for repo, said in item.items() if isinstance(item, dict) else [(item, None)]:
+                add(found, repo, said, level, None)
+    devices = file.get("L3") or {}
+    demand(isinstance(devices, dict))
+    for device, repos in devices.items():
+        demand(str(device).strip() and isinstance(repos, dict))
+        for repo, said in repos.items():
+            add(found, repo, said, "L3", str(device).strip())
+    return found
+
+
+def add(found, repo, said, level, device):
+    demand(isinstance(repo, str))
+    name = repo.strip().strip("/")
+    demand("/" in name and name not in found)
+    if isinstance(said, dict):
+        demand(said.keys() <= {"oncalls", "events"})
+        oncalls, events = said.get("oncalls"), said.get("events")
+    else:
+        oncalls, events = said, None
+    found[name] = Listed(level, device, people(oncalls), "pull_request" in named(events))
+
+
+def people(said):
+    if said is None:
+        return ()
+    demand(isinstance(said, str | list))
+    words = said.split(",") if isinstance(said, str) else map(str, said)
+    return tuple(word.strip() for word in words if word.strip())
+
+
+def named(events):
+    if events is None:
+        return EVENTS
+    demand(isinstance(events, list) and events)
+    demand(all(isinstance(event, str) and event.strip() in EVENTS for event in events))
+    demand(len({event.strip() for event in events}) == len(events))
+    return [event.strip() for event in events]
+
+
+def demand(condition):
+    if not condition:
+        raise RefusedError
+
+
+# Whatever today's parser of the allowlist takes is taken under the preset, and means the same.
+
 
 PRESET = frozenset({"pull_request", "push"})
 PAGE = (Path(__file__).parents[2] / "docs" / "migrate-from-crcr.md").read_text()
@@ -36,8 +118,7 @@ def once(people):
 def theirs(text):
     """Return what today's parser reads."""
     return {
-        repo: listed._replace(oncalls=once(listed.oncalls))
-        for repo, listed in todays_allowlist.read(text).items()
+        repo: listed._replace(oncalls=once(listed.oncalls)) for repo, listed in read_as_today(text).items()
     }
 
 
@@ -72,7 +153,7 @@ SAID = ONCALLS | st.fixed_dictionaries(
     {},
     optional={
         "oncalls": ONCALLS,
-        "events": st.none() | st.lists(st.sampled_from(todays_allowlist.EVENTS), unique=True, min_size=1),
+        "events": st.none() | st.lists(st.sampled_from(EVENTS), unique=True, min_size=1),
     },
 )
 REPOS = [f"{owner}/{name}" for owner in ("org", "an-org", "o9") for name in ("a", "b.c", "D_e", "-f", "9.g")]
@@ -81,7 +162,7 @@ WRONG = {"oncall": "x"}, {"events": []}, {"events": ["push"]}, {"events": ["nigh
 
 
 @st.composite
-def files(draw, *, right=True):
+def drawn_files(draw, *, right=True):
     """Draw a file in today's grammar; if it need not be right, a repository may come twice, or have a wrong key."""
     repos = draw(st.lists(st.sampled_from(REPOS), unique=True, max_size=6))
     said = SAID if right else SAID | st.sampled_from(WRONG)
@@ -128,13 +209,13 @@ def accepted_here_if_there(drawn):
 
 
 @drawing(max_examples=40)
-@given(written(files()))
+@given(written(drawn_files()))
 def test_both_parsers_read_a_file_the_same_way(drawn):
     read_alike(drawn)
 
 
 @drawing(max_examples=20)
-@given(written(files(right=False)))
+@given(written(drawn_files(right=False)))
 def test_what_they_take_we_take(drawn):
     accepted_here_if_there(drawn)
 
@@ -149,14 +230,14 @@ def test_a_hundred_repositories_of_one_device():
 
 @pytest.mark.nightly
 @drawing(max_examples=2000)
-@given(written(files()))
+@given(written(drawn_files()))
 def test_both_parsers_read_many_files_the_same_way(drawn):
     read_alike(drawn)
 
 
 @pytest.mark.nightly
 @drawing(max_examples=2000)
-@given(written(files(right=False)))
+@given(written(drawn_files(right=False)))
 def test_of_many_files_all_that_they_take_we_take(drawn):
     accepted_here_if_there(drawn)
 
@@ -174,7 +255,7 @@ def test_the_page_lists_files_that_are_read_differently():
 @pytest.mark.parametrize(("what", "text"), differing())
 def test_what_the_page_says_is_refused_here_is_taken_today(what, text):
     text = text.replace("\\n", "\n")
-    todays_allowlist.read(text)
+    read_as_today(text)
     assert refusal(text), what
 
 
@@ -255,3 +336,24 @@ async def dispatch_and_report(bot, github):
     await bot.settle()
     jobs = {name: seen[1] for name, seen in bot.checks(UPSTREAM, pull.head_sha).items() if "crcr/" in name}
     assert jobs == {f"crcr/{L3}/CI/build": "success", "crcr/org/second/CI/build": "failure"}
+
+
+# docs/migrate-from-crcr.md against the program: options of the preset, the allowlist's form, addresses.
+
+
+TABLE = PAGE.partition("## Today and here")[2].partition("## Order of steps")[0]
+
+
+def test_every_option_of_the_preset_has_a_line_and_no_other_has():
+    by = re.findall(r"\| (?:`([A-Z_]+)`|always) \|$", TABLE, re.MULTILINE)
+    assert {name for name in by if name} == {name.upper() for name in files.read_presets()["crcr"]}
+
+
+@SQLITE
+@pytest.mark.parametrize("preset", ["crcr", None])
+async def test_what_is_said_to_hold_always_does_without_the_preset(bot, preset):
+    for path in ("/crcr", f"/crcr/{L2}", "/api/crcr/allowlist"):
+        assert (await bot.get(path))[0] == 200
+    for path in ("/api/crcr/results", "/crcr/results", "/api/oot/results"):
+        status, answer = await bot.request("POST", path, data="{}")
+        assert (status, answer["error"]) == (404, "not_found")  # closed, as RELAY_TOKEN is not set

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness import L2, L3, L4, UPSTREAM
-from tests.interop import client, merge_guard
+from tests.interop import client
 from tests.interop.client import Client
 from tests.serving import SQLITE
 
@@ -27,7 +27,7 @@ def names(bot, pull):
 
 
 def objections(bot, pull):
-    return merge_guard.objections(bot.github, UPSTREAM, pull.head_sha, {L4})
+    return client.objections(bot.github, UPSTREAM, pull.head_sha, {L4})
 
 
 async def test_before_the_first_report_there_is_only_the_gate(bot, pull):
@@ -43,7 +43,7 @@ async def test_each_job_has_a_check_run_under_its_name_and_run(bot, pull):
     await Client(bot, L4, step.client_payload, job="test").ended("failure")
     await Client(bot, L2, bot.dispatch(L2).client_payload).ended("failure")
     await bot.settle()
-    jobs = merge_guard.seen(bot.github, UPSTREAM, pull.head_sha)
+    jobs = client.seen(bot.github, UPSTREAM, pull.head_sha)
     assert {name: (job.conclusion, job.external_id) for name, job in jobs.items()} == {
         BUILD: ("success", f"900:{pull.number}"),
         TEST: ("failure", f"900:{pull.number}"),
@@ -57,9 +57,7 @@ async def test_a_failure_at_l4_stops_the_merge_guard(bot, pull, preset, settings
     assert (await bot.report(bot.dispatch(L4), conclusion="failure"))[0] == 200
     await bot.settle()
     assert objections(bot, pull) == ([BUILD] if preset else [])  # without, the guard finds nothing to stop it
-    assert merge_guard.paged(bot.github, UPSTREAM, pull.head_sha, {L4: ["dave"]}) == (
-        ["dave"] if preset else []
-    )
+    assert client.paged(bot.github, UPSTREAM, pull.head_sha, {L4: ["dave"]}) == (["dave"] if preset else [])
     assert step.repo == L4
 
 
@@ -121,7 +119,7 @@ async def test_of_many_jobs_every_failure_is_shown(bot, pull):
     bot.clock.advance(1)
     await Client(bot, L4, payload, job="the last").ended("failure")
     await bot.settle(horizon=600)
-    jobs = merge_guard.seen(bot.github, UPSTREAM, pull.head_sha)
+    jobs = client.seen(bot.github, UPSTREAM, pull.head_sha)
     assert len(jobs) == 51
     assert objections(bot, pull) == [f"crcr/{L4}/CI/the last"]
 

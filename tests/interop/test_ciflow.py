@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.harness import L2, L4, UPSTREAM
-from tests.interop import client, merge_guard
+from tests.interop import client
 from tests.samples import nightly
 
 pytestmark = pytest.mark.logic
@@ -68,7 +68,7 @@ async def push_tag(bot, github, ref, sha, **more):
 
 
 def objections(bot, pull):
-    return merge_guard.objections(bot.github, UPSTREAM, pull.head_sha, {L4})
+    return client.objections(bot.github, UPSTREAM, pull.head_sha, {L4})
 
 
 @pytest.mark.parametrize("kind", ["tags", nightly("heads")])
@@ -78,7 +78,7 @@ async def test_a_failure_there_stops_guard_and_gate(bot, github, pull, kind):
     assert dispatch.client_payload["payload"]["ref"].endswith(f"ciflow/trunk/{pull.number}")
     await report(bot, github, dispatch, "trunk-test", "failure")
     assert objections(bot, pull) == [TRUNK]
-    assert merge_guard.seen(github, UPSTREAM, pull.head_sha)[TRUNK].external_id.endswith(f":{pull.number}")
+    assert client.seen(github, UPSTREAM, pull.head_sha)[TRUNK].external_id.endswith(f":{pull.number}")
     gate = bot.checks(UPSTREAM, pull.head_sha)[GATE]
     assert gate[1] == "failure"
     (comment,) = github.comments(pull)

@@ -10,7 +10,7 @@ import pytest
 
 from bot.core import files
 from tests.harness import L1, L2, L3, L4, UPSTREAM, replace
-from tests.interop import relay
+from tests.interop import client
 from tests.interop.client import AUDIENCE, Client, StepFailedError
 from tests.samples import nightly
 from tests.serving import SQLITE
@@ -24,7 +24,7 @@ LINES = {today: by for today, _, by in re.findall(r"^\| (.*?) \| (.*) \| (.*?) \
 
 @pytest.fixture
 def settings(settings):
-    return replace(settings, relay_token=relay.TOKEN)
+    return replace(settings, relay_token=client.TOKEN)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def conclusions(bot, github, pull):
 
 async def relayed(bot, github, pull):
     report = step(bot).client_payload | {"workflow": step(bot).fields("completed", "success", {})}
-    status, _ = await relay.forward(bot, relay.envelope(report, "far/backend"), path="/api/crcr/results")
+    status, _ = await client.forward(bot, client.envelope(report, "far/backend"), path="/api/crcr/results")
     return status
 
 
@@ -157,10 +157,10 @@ async def waits(bot, github, pull):
 
 
 async def once(bot, github, pull):
-    sent = relay.envelope(
+    sent = client.envelope(
         step(bot).client_payload | {"workflow": step(bot).fields("completed", "success", {})}, "far/b"
     )
-    return [(await relay.forward(bot, sent, path="/crcr/results"))[0] for _ in range(2)]
+    return [(await client.forward(bot, sent, path="/crcr/results"))[0] for _ in range(2)]
 
 
 async def level_status(bot, github, pull):

@@ -6,9 +6,8 @@ import pytest
 
 from bot.app import make_app
 from tests.harness import UPSTREAM, replace
-from tests.interop import relay
-from tests.interop.client import Client
-from tests.interop.relay import TOKEN, envelope, forward
+from tests.interop import client
+from tests.interop.client import TOKEN, Client, envelope, forward
 from tests.samples import nightly
 from tests.serving import SQLITE, serving
 
@@ -69,7 +68,7 @@ async def test_a_second_report_brings_the_time_that_the_first_lacked(door):
 
 async def test_the_end_of_a_job_is_written_once_and_fails_no_step(door):
     begun, ended = report(door, "in_progress"), report(door, conclusion="failure")
-    told = [(await relay.pass_on(door, one, FAR))["status"] for one in (begun, begun, ended, ended, begun)]
+    told = [(await client.pass_on(door, one, FAR))["status"] for one in (begun, begun, ended, ended, begun)]
     assert told == [
         "in_progress",
         "in_progress",
@@ -82,7 +81,7 @@ async def test_the_end_of_a_job_is_written_once_and_fails_no_step(door):
         assert (status, answer.get("error")) == (code, "duplicate" if code == 409 else None)
     again = {"run_attempt": 2, "check_run_id": "900-2"}
     for one in (report(door, "in_progress", **again), report(door, **again)):
-        assert (await relay.pass_on(door, one, FAR))["status"] == one["workflow"]["status"]
+        assert (await client.pass_on(door, one, FAR))["status"] == one["workflow"]["status"]
     rows = {row["run_attempt"]: row["conclusion"] for row in await door.rows("oot_workflow_job")}
     assert rows == {1: "failure", 2: "success"}
 
@@ -91,9 +90,9 @@ async def test_the_end_of_a_job_is_written_once_and_fails_no_step(door):
 async def test_legs_of_a_matrix_that_share_a_name_are_one_job_which_ends_as_the_worst(door):
     legs = {"1": "success", "2": "failure", "3": "success"}
     for leg in legs:
-        assert await relay.pass_on(door, report(door, "in_progress", check_run_id=leg), FAR)
+        assert await client.pass_on(door, report(door, "in_progress", check_run_id=leg), FAR)
     for leg, conclusion in legs.items():
-        assert await relay.pass_on(door, report(door, conclusion=conclusion, check_run_id=leg), FAR)
+        assert await client.pass_on(door, report(door, conclusion=conclusion, check_run_id=leg), FAR)
     (row,) = await door.rows("oot_workflow_job")
     assert (row["conclusion"], row["check_run_id"]) == ("failure", "2")
 

@@ -1,18 +1,23 @@
-"""Benchmarks: what is read, when a change counts, and pages beside other devices."""
+"""Benchmarks and compiler caches: what is read, when a change counts, pages, uploads, and what sinks get."""
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
-from bot.job_reports import benchmark_judgement, trends
+from bot.core.feature import load
+from bot.evidence.collect import uploads
+from bot.job_reports import benchmark_judgement, caches, exports, trends
 from bot.job_reports.feature import JobReportSettings
 from tests import harness
 from tests.harness import L2, L3, UPSTREAM, replace
-from tests.job_reports.conftest import Jobs, examples
+from tests.job_reports.conftest import Jobs, examples, lines
 
 API = f"/api/ci/benchmarks/{UPSTREAM}"
+BUILDS = f"/api/ci/builds/{UPSTREAM}"
+BUILD = "linux-jammy / build"
 
 
 def record(value, *, metric="latency", model="resnet50", device="cuda", **benchmark):
@@ -181,3 +186,220 @@ async def test_the_comment_tells_what_changed_where_the_settings_ask_for_it(sett
         await bot.settle(horizon=60)
         (comment,) = github.comments(pull)
         assert "resnet50 on cuda · latency 7 % slower" in comment.body
+
+
+async def send(bot, github, dispatch, kind, content, *, job="test (1, 2)"):
+    payload = dispatch.client_payload
+    wanted = {
+        "kind": kind,
+        "delivery_id": payload["delivery_id"],
+        "run_id": "build-900",
+        "workflow": "Nightly",
+        "job": job,
+    }
+    bearer = bot.issuer.mint(repository=L3, repository_id=github.state.repo(L3).id, run_id="build-900")
+    sent = {"Authorization": f"Bearer {bearer}", uploads.TOKEN_HEADER: payload["callback_token"]}
+    status, answer = await bot.request(
+        "POST", "/api/oot/uploads", params=wanted, data=io.BytesIO(content), headers=sent
+    )
+    assert status == 202, answer
+    await bot.settle(horizon=60)
+
+
+async def test_what_a_backend_measured_for_a_pull_request_is_its_and_of_that(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await github.start_run(L3, event="push")  # by which the repository is known to be public
+    await bot.settle()
+    dispatch = bot.dispatch(L3)
+    await send(bot, github, dispatch, "metrics", lines({"metric": "a", "values": {"x": 1}}))
+    await send(bot, github, dispatch, "benchmark", json.dumps([record(5, device="npu")]).encode())
+    await send(bot, github, dispatch, "sccache", b"direct_cache_hit\t3\ncache_miss\t1\n", job="build")
+    sources = {one["kind"]: one for one in await bot.rows("ci_source")}
+    assert sources.keys() == {"metrics", "benchmark", "sccache"}
+    for source in sources.values():
+        assert (source["repo"], source["pr_number"], source["trusted"]) == (L3, pull.number, False)
+        assert (source["upstream_repo"], source["upstream_sha"]) == (UPSTREAM, pull.head_sha)
+    assert (
+        await bot.rows("benchmark_trend")
+        == await bot.rows("ci_cache_trend")
+        == await bot.rows("ci_metric_day")
+        == []
+    )
+    _, page = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert "1 measured, none changed by more than noise" in page
+
+
+@pytest.mark.logic
+async def test_the_same_upload_twice_is_one_file(bot, github):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    dispatch = bot.dispatch(L3)
+    for _ in range(2):
+        await send(bot, github, dispatch, "metrics", lines({"metric": "a", "values": {"x": 1}}))
+    assert len(await bot.rows("ci_source")) == len(await bot.rows("ci_metric")) == 1
+
+
+async def copies(bot):
+    """The objects of all files, as a sink of the layout `upstream` writes them: key -> lines."""
+    keys = [(one["repository_id"], one["object_id"]) for one in await bot.rows("ci_source")]
+    found = {}
+    for export in exports.EXPORTS:
+        shape = export.shapes["upstream"]
+        async with bot.store.read() as tx:
+            rows = await load(shape.read)(tx, export, keys)
+        for row in rows.values():
+            for one in load(shape.make)(export, row):
+                found[one.key] = [json.loads(line) for line in one.content()]
+    return found
+
+
+@pytest.mark.logic
+async def test_each_file_is_one_object_with_what_github_says_of_its_run(bot, jobs):
+    metric = {
+        "metric": "pytest.collect",
+        "values": {"seconds": 2.5},
+        "labels": {"shard": "1"},
+        "from": "run.py:main",
+    }
+    job = await jobs.leaves("ootbot-metrics", {"m.jsonl": lines(metric)})
+    await jobs.leaves("sccache-stats", json.dumps(stats({"C/C++": 3}, {"C/C++": 1})).encode())
+    await jobs.leaves("benchmark-results", encoded(record(7.5), record(8.5, model="b")))
+    found = await copies(bot)
+    by_folder = {key.partition("/")[0]: (key, content) for key, content in found.items()}
+    key, (line,) = by_folder["ossci_uploaded_metrics"]
+    assert key.startswith(f"ossci_uploaded_metrics/{UPSTREAM}/main/{job.run.id}/1/")
+    assert (line["job_id"], line["metric_name"], line["calling_function"]) == (
+        job.id,
+        "pytest.collect",
+        "main",
+    )
+    assert json.loads(line["info"]) == {"seconds": 2.5, "shard": "1"}
+    _, (cache,) = by_folder["sccache_stats"]
+    assert cache["stats_cache_hits_counts_C/C++"] == 3
+    _, points = by_folder["v3"]
+    assert [one["metric"]["benchmark_values"] for one in points] == [[7.5], [8.5]]
+    assert {(one["schema_version"], one["repo"], one["head_branch"]) for one in points} == {
+        ("v3", UPSTREAM, "main")
+    }
+
+
+def stats(hits, misses, **fields):
+    return {
+        "stats": {
+            "compile_requests": sum(hits.values()) + sum(misses.values()),
+            "requests_executed": sum(hits.values()) + sum(misses.values()),
+            "cache_hits": {"counts": hits, "adv_counts": {}},
+            "cache_misses": {"counts": misses},
+            **fields,
+        },
+        "version": "0.8.1",
+    }
+
+
+def encoded_stats(*documents):
+    return json.dumps(documents[0] if len(documents) == 1 else list(documents)).encode()
+
+
+async def test_rates_are_by_language_as_in_the_docs(bot, jobs):
+    cpp, rust, runs = examples("Compiler caches")
+    await jobs.leaves("sccache-stats-linux-jammy-runattempt1", encoded_stats(cpp, rust), name=BUILD)
+    _, answer = await bot.get(BUILDS)
+    assert {one["language"]: round(one["rate"], 2) for one in answer["builds"]} == {
+        "": 0.51, "C/C++": 0.94, "Rust": 0.0
+    }  # fmt: skip
+    (day,) = answer["days"]
+    assert (day["jobs"], day["seconds"], day["hits"]) == (1, 600, {"C/C++": 300, "Rust": 0})
+    status, page = await bot.get(f"/{UPSTREAM}/builds")
+    assert status == 200
+    assert "94\N{NO-BREAK SPACE}%" in page
+    assert f'<a href="/hud/{UPSTREAM}?on=' in page
+    languages = {language: caches.judge_shares([run[language] for run in runs]) for language in runs[0]}
+    assert [language for language, one in languages.items() if one.fell_at is not None] == ["Rust"]
+
+
+@pytest.mark.logic
+async def test_a_fall_names_the_first_commit_and_ends(bot, jobs):
+    async def build(hits):
+        job = await jobs.leaves(
+            "sccache-stats", encoded_stats(stats({"C/C++": hits}, {"C/C++": 100 - hits})), name=BUILD
+        )
+        return job.run.head_sha
+
+    *_, fell, _ = [await build(hits) for hits in (95, 95, 95, 95, 20, 21)]
+    _, answer = await bot.get(BUILDS)
+    first = answer["builds"][0]
+    assert (first["rate"], first["usual"], first["fell_sha"]) == (0.21, 0.95, fell)
+    _, page = await bot.get(f"/{UPSTREAM}/builds")
+    assert f'fell at <a class="mono" href="/{UPSTREAM}/commit/{fell}"' in page
+    await build(95)
+    _, answer = await bot.get(BUILDS)
+    assert answer["builds"][0]["fell_sha"] is None
+
+
+@pytest.mark.logic
+async def test_runs_that_are_not_trusted_count_nowhere(bot, jobs):
+    await jobs.leaves(
+        "sccache-stats", encoded_stats(stats({"C/C++": 95}, {"C/C++": 5})), name=BUILD, trusted=False
+    )
+    assert [row["trusted"] for row in await bot.rows("ci_cache_stats")] == [False]
+    assert await bot.rows("ci_cache_day") == await bot.rows("ci_cache_trend") == []
+    _, page = await bot.get(f"/{UPSTREAM}/builds")
+    assert "left statistics of a compiler cache" in page
+
+
+@pytest.mark.logic
+async def test_ccache_is_read_likewise_and_backends_stand_beside(bot, jobs):
+    lines = (
+        b"stats_updated_timestamp\t1790000000\ndirect_cache_hit\t97\npreprocessed_cache_hit\t2\ncache_miss\t1\n"
+        b"called_for_link\t4\ninternal_error\t1\ncache_size_kibibyte\t180\n"
+    )
+    await jobs.leaves("sccache-stats", {"ccache.txt": lines}, name=BUILD, repo=L3)
+    await jobs.leaves(
+        "sccache-stats", encoded_stats(stats({"C/C++": 1}, {"C/C++": 1}, cache_timeouts=3)), name=BUILD
+    )
+    by_tool = {row["tool"]: row for row in await bot.rows("ci_cache_stats")}
+    ccache = by_tool["ccache"]
+    assert (ccache["hits"], ccache["misses"]) == ({"C/C++": 99}, {"C/C++": 1})
+    assert (ccache["requests"], ccache["executed"], ccache["errors"]) == (105, 100, 1)
+    assert (ccache["reasons"], ccache["raw"]["cache_size_kibibyte"]) == ({"called_for_link": 4}, 180)
+    assert by_tool["sccache"]["errors"] == 3
+    _, answer = await bot.get(f"/api/ci/builds/{L3}")
+    assert answer["builds"][0]["rate"] == 0.99
+    _, page = await bot.get(f"/{UPSTREAM}/builds")
+    assert "Backends" in page
+    assert f'href="/{L3}/builds?days=30"' in page
+
+
+@pytest.mark.logic
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"{", "no JSON"),
+        (b'{"stats": 3}', "stats is no object"),
+        (b"[1]", "the document is no object"),
+        (b'{"stats": {"compile_requests": -1}}', "compile_requests is no count"),
+        (b'{"stats": {"cache_hits": {"counts": {"C": 1e999}}}}', "no"),
+        (b'{"stats": {"not_cached": {' + b",".join(b'"%d": 1' % n for n in range(60)) + b"}}}", "over 50 entries"),
+        (b"direct_cache_hit\t3\n", "cache_miss is missing"),
+    ],
+)  # fmt: skip
+async def test_documents_that_cannot_be_used_are_broken_and_say_why(bot, jobs, content, reason):
+    job = await jobs.leaves("sccache-stats", content, name=BUILD)
+    state, error = await jobs.state(job)
+    assert state == "broken"
+    assert reason in error
+    (source,) = await bot.rows("ci_source")
+    assert (source["records"], source["problem_count"]) == (0, 1)
+    _, page = await bot.get(f"/{UPSTREAM}/run/{job.run.id}")
+    assert "Left out of reports" in page
+
+
+@pytest.mark.logic
+@pytest.mark.nightly
+async def test_more_documents_than_a_job_has_are_left_out(bot, jobs):
+    one = stats({"C/C++": 1}, {"C/C++": 1})
+    job = await jobs.leaves("sccache-stats", encoded_stats(*[one] * 205), name=BUILD)
+    (row,) = await bot.rows("ci_cache_stats")
+    assert row["hits"] == {"C/C++": 200}
+    (source,) = await bot.rows("ci_source")
+    assert (source["problem_count"], await jobs.state(job)) == (5, ("parsed", None))

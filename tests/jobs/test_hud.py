@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
+import resource
+import time
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -11,10 +15,15 @@ from tests.harness import L2, L3, UPSTREAM
 from tests.jobs.branch import COMMITS, deliver, job, push, run
 from tests.pages.page_checks import add_job, check_escaped, page_text
 from tests.serving import SQLITE
+from tests.sums import count_changed
 
 HUD = f"/hud/{UPSTREAM}/main"
 API = f"/api/ci{HUD}"
 TEST = "linux / test (default, {}, 2, linux.4xlarge)"
+DAY = 24 * 60  # minutes; the first commit is of 2026-09-21
+LAST_GOOD = f"/api/ci/{UPSTREAM}/last-good"
+WARM = 10  # requests until the program has what it keeps anyway
+LARGE = r"([a-z0-9]{1,9}[-_/ ]?){1,20}(build|test|lint){2,9}x{%d}"  # some 2,000 steps
 
 
 def example(bot):
@@ -295,3 +304,79 @@ async def test_a_merge_leads_to_its_pull_request(bot):
         push(bot, "B", parent="A", at=1, title="Merge pull request #x from octocat/patch-2"),
     )
     assert [line["pr"] for line in (await bot.get(API))[1]["lines"]] == [None, 12]
+
+
+async def three_days(bot):
+    await deliver(
+        bot,
+        *(push(bot, name, parent=before, at=at * DAY) for at, (before, name) in enumerate(((None, "A"), ("A", "B"), ("B", "C")))),
+        *(job(bot, "lint", name) for name in "ABC"),
+    )  # fmt: skip
+    bot.clock.advance(3 * DAY * 60)
+
+
+async def commits(bot, query):
+    return [line["sha"] for line in (await bot.get(f"{API}{query}"))[1]["lines"]]
+
+
+@pytest.mark.logic
+async def test_commits_up_to_the_end_of_a_day(bot):
+    await three_days(bot)
+    assert await commits(bot, "?on=2026-09-22") == [COMMITS["B"], COMMITS["A"]]
+    assert await commits(bot, "?on=2026-09-21") == [COMMITS["A"]]
+    assert await commits(bot, "?on=2026-09-20") == []
+    assert await commits(bot, f"?on=2026-09-22&before={COMMITS['B']}") == [COMMITS["A"]]
+    text = await page_text(bot, f"{HUD}?on=2026-09-22")
+    assert "Commits up to the end of 2026-09-22 (UTC). The newest ones" in text
+    assert "main is green since aa00000" in text  # of the newest ones
+    async with bot.http.get(f"{bot.url}/hud/{UPSTREAM}?on=2026-09-22", allow_redirects=False) as answer:
+        assert answer.headers["Location"] == f"{HUD}?on=2026-09-22"
+
+
+@SQLITE
+async def test_points_of_the_charts_lead_there(bot):
+    await three_days(bot)
+    await count_changed(bot.context)
+    page = (await bot.get(f"/{UPSTREAM}/metrics?days=7"))[1]
+    assert f'<a href="{HUD}?on=2026-09-22" tabindex=-1><circle' in page
+    assert f'<th scope=row><a href="{HUD}?on=2026-09-22">2026-09-22</a>' in page
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    "day", ["yesterday", "2026-9-2", "2026-02-30", "1969-12-31", "20260922", "2026-09-22T00:00", "٢٠٢٦-٠٩-٢٢"]
+)
+async def test_what_is_no_day_is_refused_with_an_example(bot, day):
+    await three_days(bot)
+    for path in (HUD, API):
+        status, answer = await bot.get(path, params={"on": day})
+        assert status == 400
+        assert "on must be a day since 1970, as in 2026-11-25" in str(answer)
+
+
+def memory():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@SQLITE
+@pytest.mark.parametrize("pattern", [r"(\pL{1,30}){1,30}", "(((a{1,30}){1,30}){1,30}", "(?:x{900}){900}"])
+@pytest.mark.parametrize("path", [f"{API}?name=/%s/", f"{HUD}?name=/%s/", f"{LAST_GOOD}?jobs=%s"])
+async def test_a_pattern_that_takes_much_is_refused(bot, path, pattern):
+    await deliver(bot, push(bot, "A"), job(bot, "build", "A"))
+    began = time.process_time()
+    assert (await bot.get(path % quote(pattern)))[0] == 400
+    assert time.process_time() - began < 1
+
+
+@SQLITE
+@pytest.mark.alone
+@pytest.mark.parametrize("path", [f"{API}?name=/%s/", f"{LAST_GOOD}?jobs=%s"])
+async def test_patterns_of_strangers_are_not_kept(bot, path):
+    long = [f"{'ab' * 100} {at}" for at in range(50)]
+    await deliver(bot, push(bot, "A"), *(job(bot, name, "A") for name in ("build", *long)))
+    before = 0
+    for at in range(WARM + 120):
+        if at == WARM:
+            before = memory()
+        assert (await bot.get(path % quote(LARGE % at)))[0] in {200, 400, 404}
+    assert memory() - before < 6 * 1024 * 1024

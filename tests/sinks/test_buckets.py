@@ -17,8 +17,7 @@ from tests.evidence.collect import bucket
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 from tests.sinks.stored import files
-from tests.sinks.test_archive import delivered
-from tests.sinks.test_replay_archive import Elsewhere, records_in
+from tests.sinks.test_archive import Elsewhere, delivered, records_in
 
 ARCHIVE, COPIES = (f"s3://{bucket.NAME}/{name}" for name in ("archive", "copies"))
 TABLES = {

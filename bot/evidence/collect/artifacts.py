@@ -54,6 +54,24 @@ LISTED = (
     )
     .order_by(ARTIFACT.id.desc())
 )
+EXPORTS = (
+    Export(
+        name="artifacts",
+        table=ci_artifact,
+        day="created_at",
+        shapes={
+            "upstream": Shape(make="bot.evidence.collect.artifacts:copy_artifact", most=500),
+            "clickhouse.ootbot": COPIED,
+        },
+    ),
+)
+
+PAGE, MOST_PAGES = 100, 100
+BATCH = 200  # rows of one transaction
+PAUSE = 0.02  # seconds between two of them
+AGAIN = (60.0, 600.0)  # seconds until the second and third pass: uploads may show late
+DIGEST_LENGTH = 100
+WHILE_RUNNING = frozenset({"junit", "runreport"})  # kinds that are read while their job runs
 
 
 class ListedArtifact(NamedTuple):
@@ -71,6 +89,16 @@ class ArtifactChoice:
     same: Mapping[str, int | str | None] = field(default_factory=dict)  # by column, such as run_id; None: any
     sha: str | None = None  # or its beginning
     before: int | None = None  # an id
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ListedRun:
+    """An attempt of a run, and what is known about it."""
+
+    row: WorkflowRunRow
+    started: Mapping[int, int | None]  # its attempts
+    jobs: Sequence[Job]
+    trusted: bool
 
 
 async def find_artifact(tx: Transaction, repo: str, artifact_id: int) -> ArtifactRow | None:
@@ -98,17 +126,6 @@ async def record_artifacts(tx: Transaction, rows: Sequence[ArtifactRow], *, work
     return len(new)
 
 
-async def _count(tx: Transaction, row: ArtifactRow, workflow: str) -> None:
-    counted = {
-        "repository_id": row["repository_id"],
-        "day": (row["created_at"] or tx.now) // DAY,
-        "workflow": workflow,
-        "artifacts": 1,
-        "bytes": row["size_in_bytes"],
-    }
-    await tx.upsert(ci_storage_day, [counted], added=("artifacts", "bytes"))
-
-
 async def find_artifacts(
     tx: Transaction, repositories: Collection[int], choice: ArtifactChoice, *, limit: int
 ) -> list[ListedArtifact]:
@@ -121,16 +138,6 @@ async def find_artifacts(
         artifact: ArtifactRow = {name: row[name] for name in fields(ArtifactRow)}  # type: ignore[assignment]
         listed.append(ListedArtifact(artifact, state or FetchState.SKIPPED.value, words))
     return listed
-
-
-def _conditions(choice: ArtifactChoice) -> list[sa.ColumnElement[bool]]:
-    conditions = [ARTIFACT[name] == value for name, value in choice.same.items() if value is not None]
-    if choice.sha is not None:
-        # the range of its beginning
-        conditions += [choice.sha <= ARTIFACT.head_sha, ARTIFACT.head_sha < choice.sha + "g"]
-    if choice.before is not None:
-        conditions.append(ARTIFACT.id < choice.before)
-    return conditions
 
 
 async def storage_by_workflow(
@@ -169,37 +176,6 @@ def copy_artifact(export: Export, row: ExportedRow) -> list[StoredObject]:
     """Return an artifact as an object for sinks."""
     key = "/".join((export.name, repo_key(row["repo"]), object_key(row["run_id"], row["id"])))
     return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
-
-
-EXPORTS = (
-    Export(
-        name="artifacts",
-        table=ci_artifact,
-        day="created_at",
-        shapes={
-            "upstream": Shape(make="bot.evidence.collect.artifacts:copy_artifact", most=500),
-            "clickhouse.ootbot": COPIED,
-        },
-    ),
-)
-
-
-PAGE, MOST_PAGES = 100, 100
-BATCH = 200  # rows of one transaction
-PAUSE = 0.02  # seconds between two of them
-AGAIN = (60.0, 600.0)  # seconds until the second and third pass: uploads may show late
-DIGEST_LENGTH = 100
-WHILE_RUNNING = frozenset({"junit", "runreport"})  # kinds that are read while their job runs
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ListedRun:
-    """An attempt of a run, and what is known about it."""
-
-    row: WorkflowRunRow
-    started: Mapping[int, int | None]  # its attempts
-    jobs: Sequence[Job]
-    trusted: bool
 
 
 async def list_artifacts(context: Context, task: Task) -> None:
@@ -260,6 +236,74 @@ async def read_pages(
     return entries
 
 
+async def store_running(context: Context, row: WorkflowRunRow, listed: Sequence[dict[str, Any]]) -> None:
+    """Store the artifacts of a run that is still going on, and request them."""
+    of_run, _ = await _described(context, row)
+    await _store_artifacts(context, of_run, listed)
+
+
+async def fetch_artifact(context: Context, task: Task) -> None:
+    """Fetch, parse and store an artifact."""
+    repo, artifact_id = fetches.parse_object_key(task.key)
+    context.resource(WORKSPACE).shares.check(repo.casefold())
+    async with context.store.transaction() as tx:
+        artifact = await find_artifact(tx, repo, artifact_id)
+        if artifact is None:
+            return
+        row = await fetches.begin_try(tx, artifact["repository_id"], "artifact", artifact_id)
+        facts = await runs.repository_facts(tx, artifact["repository_id"])
+    if row is None:
+        return
+    reader = fetch_file.reader_of(context, artifact["kind"])
+    private = facts.private is not False
+    if artifact["expired"] or (artifact["expires_at"] or context.clock.now() + 1) <= context.clock.now():
+        await fetch_file.end_fetch(context, row, FetchState.EXPIRED, describe_expiry(artifact))
+        return
+    try:
+        await fetch_file.fetch_file(
+            context,
+            row,
+            _wanted_artifact(artifact, repo, reader.receiver if reader else None, private=private),
+        )
+    except NotThere as error:
+        if error.status == 410:
+            await fetch_file.end_fetch(context, row, FetchState.EXPIRED, describe_expiry(artifact))
+        elif error.status == 404 and _is_young(artifact, context.clock.now()):
+            await fetch_file.wait_for_next_try(context, row, "GitHub does not have it yet", responses.LATEST)
+        elif error.status == 404:
+            await fetch_file.end_fetch(context, row, FetchState.ABSENT, "GitHub no longer has it")
+        else:
+            await fetch_file.end_fetch(context, row, FetchState.BROKEN, f"GitHub answered {error.status}")
+
+
+def describe_expiry(artifact: ArtifactRow) -> str:
+    """Return when GitHub deleted an artifact."""
+    if artifact["expires_at"] is None:
+        return "GitHub has deleted it"
+    return f"GitHub deleted it on {datetime.fromtimestamp(artifact['expires_at'] / 1000, UTC):%Y-%m-%d}"
+
+
+async def _count(tx: Transaction, row: ArtifactRow, workflow: str) -> None:
+    counted = {
+        "repository_id": row["repository_id"],
+        "day": (row["created_at"] or tx.now) // DAY,
+        "workflow": workflow,
+        "artifacts": 1,
+        "bytes": row["size_in_bytes"],
+    }
+    await tx.upsert(ci_storage_day, [counted], added=("artifacts", "bytes"))
+
+
+def _conditions(choice: ArtifactChoice) -> list[sa.ColumnElement[bool]]:
+    conditions = [ARTIFACT[name] == value for name, value in choice.same.items() if value is not None]
+    if choice.sha is not None:
+        # the range of its beginning
+        conditions += [choice.sha <= ARTIFACT.head_sha, ARTIFACT.head_sha < choice.sha + "g"]
+    if choice.before is not None:
+        conditions.append(ARTIFACT.id < choice.before)
+    return conditions
+
+
 async def _cannot_list(context: Context, row: WorkflowRunRow, error: GitHubRefused) -> None:
     words = fetch_file.describe_forbidden(row["repo"], installed=not isinstance(error, NotInstalled))
     if error.gone:
@@ -288,12 +332,6 @@ async def _store_missed(
     async with context.store.transaction() as tx:
         for job in missed:
             await inbox.store_delivery(tx, deliveries.delivery_of_answer("workflow_job", job, repository))
-
-
-async def store_running(context: Context, row: WorkflowRunRow, listed: Sequence[dict[str, Any]]) -> None:
-    """Store the artifacts of a run that is still going on, and request them."""
-    of_run, _ = await _described(context, row)
-    await _store_artifacts(context, of_run, listed)
 
 
 async def _described(context: Context, row: WorkflowRunRow) -> tuple[_ListedRun, list[WorkflowJobRow]]:
@@ -385,50 +423,9 @@ async def _logs(context: Context, known: Sequence[WorkflowJobRow], attempt: int)
                 tx.enqueue("log", fetches.object_key(job["repo"], job["id"]))
 
 
-async def fetch_artifact(context: Context, task: Task) -> None:
-    """Fetch, parse and store an artifact."""
-    repo, artifact_id = fetches.parse_object_key(task.key)
-    context.resource(WORKSPACE).shares.check(repo.casefold())
-    async with context.store.transaction() as tx:
-        artifact = await find_artifact(tx, repo, artifact_id)
-        if artifact is None:
-            return
-        row = await fetches.begin_try(tx, artifact["repository_id"], "artifact", artifact_id)
-        facts = await runs.repository_facts(tx, artifact["repository_id"])
-    if row is None:
-        return
-    reader = fetch_file.reader_of(context, artifact["kind"])
-    private = facts.private is not False
-    if artifact["expired"] or (artifact["expires_at"] or context.clock.now() + 1) <= context.clock.now():
-        await fetch_file.end_fetch(context, row, FetchState.EXPIRED, describe_expiry(artifact))
-        return
-    try:
-        await fetch_file.fetch_file(
-            context,
-            row,
-            _wanted_artifact(artifact, repo, reader.receiver if reader else None, private=private),
-        )
-    except NotThere as error:
-        if error.status == 410:
-            await fetch_file.end_fetch(context, row, FetchState.EXPIRED, describe_expiry(artifact))
-        elif error.status == 404 and _is_young(artifact, context.clock.now()):
-            await fetch_file.wait_for_next_try(context, row, "GitHub does not have it yet", responses.LATEST)
-        elif error.status == 404:
-            await fetch_file.end_fetch(context, row, FetchState.ABSENT, "GitHub no longer has it")
-        else:
-            await fetch_file.end_fetch(context, row, FetchState.BROKEN, f"GitHub answered {error.status}")
-
-
 def _is_young(artifact: ArtifactRow, now: int) -> bool:
     """Whether GitHub may not yet serve an artifact that it has just listed."""
     return artifact["created_at"] is not None and now - artifact["created_at"] < responses.YOUNG_FOR
-
-
-def describe_expiry(artifact: ArtifactRow) -> str:
-    """Return when GitHub deleted an artifact."""
-    if artifact["expires_at"] is None:
-        return "GitHub has deleted it"
-    return f"GitHub deleted it on {datetime.fromtimestamp(artifact['expires_at'] / 1000, UTC):%Y-%m-%d}"
 
 
 def _wanted_artifact(artifact: ArtifactRow, repo: str, receiver: Receiver | None, *, private: bool) -> Wanted:

@@ -26,23 +26,6 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 TASK_OF_KIND = {"artifact": "collect", "log": "log"}  # kind of fetch -> kind of task
-
-
-async def request_overdue(context: Context, _task: Task) -> None:
-    """Requeue what is overdue, and delete what killed processes left behind."""
-    await context.resource(WORKSPACE).delete_left_folders()
-    if not context.settings.of(CollectSettings).ci:
-        return
-    async with context.store.read() as tx:
-        unlisted = await fetches.overdue_listings(tx)
-        unfetched = await fetches.overdue_fetches(tx)
-    async with context.store.transaction() as tx:
-        for run in unlisted:
-            tx.enqueue("artifacts", fetches.run_key(*run))
-        for repo, kind, object_id in unfetched:
-            tx.enqueue(TASK_OF_KIND[kind], fetches.object_key(repo, object_id))
-
-
 PAGE, MOST_PAGES = 100, 10  # GitHub lists no more than a thousand runs of a search
 JOBS_WAIT = 15.0  # seconds until what was stored is in the records
 
@@ -67,6 +50,21 @@ class Progress(TypedDict):
     bytes_last_hour: int
 
 
+async def request_overdue(context: Context, _task: Task) -> None:
+    """Requeue what is overdue, and delete what killed processes left behind."""
+    await context.resource(WORKSPACE).delete_left_folders()
+    if not context.settings.of(CollectSettings).ci:
+        return
+    async with context.store.read() as tx:
+        unlisted = await fetches.overdue_listings(tx)
+        unfetched = await fetches.overdue_fetches(tx)
+    async with context.store.transaction() as tx:
+        for run in unlisted:
+            tx.enqueue("artifacts", fetches.run_key(*run))
+        for repo, kind, object_id in unfetched:
+            tx.enqueue(TASK_OF_KIND[kind], fetches.object_key(repo, object_id))
+
+
 async def collect_run(context: Context, repo: str, run_id: int) -> CollectedRun:
     """Collect everything of a run; raises GitHubRefused where it cannot be read."""
     client = context.app_for(repo).client(repo, actions="read")
@@ -88,6 +86,27 @@ async def collect_since(context: Context, repo: str, since: int) -> AsyncIterato
             yield await _collect(context, client, repo, attempt)
         if len(attempts) < PAGE:
             return
+
+
+async def collecting_progress(tx: Transaction, repos: Collection[str] = ()) -> list[Progress]:
+    """Return how far collecting has come, by repository."""
+    names = await runs.repository_names(tx)
+    spent = await collection.last_hour(tx)
+    by_repository: dict[int, Progress] = {}
+    for repository_id, state, count, oldest in await fetches.count_states(tx):
+        repo = names.get(repository_id) or str(repository_id)
+        calls, size = spent.get(repo.partition("/")[0].casefold(), (0, 0))
+        blank = Progress(
+            repo=repo, states={}, oldest_wanted_at=None, calls_last_hour=calls, bytes_last_hour=size
+        )
+        progress = by_repository.setdefault(repository_id, blank)
+        progress["states"][state] = count
+        if state == FetchState.WANTED:
+            progress["oldest_wanted_at"] = oldest
+    wanted = {repo.casefold() for repo in repos}
+    return [
+        progress for progress in by_repository.values() if not wanted or progress["repo"].casefold() in wanted
+    ]
 
 
 async def _collect(context: Context, client: Client, repo: str, newest: dict[str, Any]) -> CollectedRun:
@@ -136,24 +155,3 @@ async def _retry_empty(tx: Transaction, repository_id: int, run_id: int) -> None
             key for key, row in known.items() if row["state"] not in {FetchState.STORED, FetchState.PARSED}
         ]
         await fetches.retry_fetches(tx, repository_id, kind, bare)
-
-
-async def collecting_progress(tx: Transaction, repos: Collection[str] = ()) -> list[Progress]:
-    """Return how far collecting has come, by repository."""
-    names = await runs.repository_names(tx)
-    spent = await collection.last_hour(tx)
-    by_repository: dict[int, Progress] = {}
-    for repository_id, state, count, oldest in await fetches.count_states(tx):
-        repo = names.get(repository_id) or str(repository_id)
-        calls, size = spent.get(repo.partition("/")[0].casefold(), (0, 0))
-        blank = Progress(
-            repo=repo, states={}, oldest_wanted_at=None, calls_last_hour=calls, bytes_last_hour=size
-        )
-        progress = by_repository.setdefault(repository_id, blank)
-        progress["states"][state] = count
-        if state == FetchState.WANTED:
-            progress["oldest_wanted_at"] = oldest
-    wanted = {repo.casefold() for repo in repos}
-    return [
-        progress for progress in by_repository.values() if not wanted or progress["repo"].casefold() in wanted
-    ]

@@ -35,6 +35,20 @@ if TYPE_CHECKING:
 KEY_MOST = 180  # bytes of a key as a file name
 PIECE = 1024 * 1024
 TEMPORARY = ".tmp-"  # begins the name of a file that is being written
+FILES = "??/??/*"
+DAY = 86_400_000  # milliseconds
+BATCH = 200
+PAUSE = 0.02  # seconds between two batches
+LOG_PREFIX = "log/"
+
+
+@dataclass(kw_only=True)
+class Copied:
+    """What was copied."""
+
+    files: int = 0
+    bytes: int = 0
+    there: int = 0  # files that were there already
 
 
 class LocalBlobs:
@@ -120,6 +134,58 @@ class LocalBlobs:
                 yield BlobInfo(key=key, size=status.st_size, modified_at=status.st_mtime_ns // 1_000_000)
 
 
+def blobs_place(settings: Settings) -> str:
+    """Return the folder or bucket URL where blobs are kept."""
+    return settings.of(CollectSettings).blobs or str(settings.data_dir / "blobs")
+
+
+def open_blobs(settings: Settings) -> Blobs:
+    """Return the store of blobs that the settings name."""
+    where = blobs_place(settings)
+    return RemoteBlobs(where) if is_remote(where) else LocalBlobs(Path(where))
+
+
+def _blobs_of(context: Context) -> Blobs:
+    return open_blobs(context.settings)
+
+
+BLOBS: Resource[Blobs] = Resource("blobs", _blobs_of)
+
+
+def copy_blobs(source: Path, target: Path) -> Copied:
+    """Copy blobs to a folder that only its owner may read; nothing is deleted there. Raises GiveUp.
+
+    A blob that is deleted meanwhile is skipped: its row says that it is gone.
+    """
+    if target.resolve().is_relative_to(source.resolve()):
+        raise GiveUp(f"{target} lies in {source}, which is to be copied: choose another folder")
+    copied = Copied()
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for path in sorted(source.glob(FILES)):
+        if not path.name.startswith(TEMPORARY):
+            _copy_file(path, target / path.relative_to(source), copied)
+    return copied
+
+
+async def prune_collected(context: Context) -> dict[str, int]:
+    """Delete what is past its retention, then the oldest logs while blobs exceed the limit."""
+    limits, now = context.settings.of(CollectSettings), context.clock.now()
+    kept = {
+        LOG_PREFIX: limits.ci_log_retention_days,
+        "results/": limits.ci_result_retention_days,
+        "util/": limits.ci_utilization_retention_days,
+    }
+    deleted = 0
+    for prefix, days in kept.items():
+        deleted += await _delete_expired(
+            context, prefix, before=now - days * DAY, words=f"kept for {days} days"
+        )
+    unnamed, size, logs = await _survey(context, before=now - DAY)
+    over = await _delete_over_limit(context, logs, size - limits.blobs_max_bytes)
+    metrics.CI_BLOB_BYTES.set(size)
+    return {"blobs": deleted + over, "unnamed blobs": unnamed, "rows of CI": await _delete_rows(context, now)}
+
+
 def _clear(path: Path, status: os.stat_result) -> None:
     """Delete a file that a crash left half written; no write takes an hour."""
     if status.st_mtime < time.time() - 3600:
@@ -148,51 +214,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def blobs_place(settings: Settings) -> str:
-    """Return the folder or bucket URL where blobs are kept."""
-    return settings.of(CollectSettings).blobs or str(settings.data_dir / "blobs")
-
-
-def open_blobs(settings: Settings) -> Blobs:
-    """Return the store of blobs that the settings name."""
-    where = blobs_place(settings)
-    return RemoteBlobs(where) if is_remote(where) else LocalBlobs(Path(where))
-
-
-def _blobs_of(context: Context) -> Blobs:
-    return open_blobs(context.settings)
-
-
-BLOBS: Resource[Blobs] = Resource("blobs", _blobs_of)
-
-
-FILES = "??/??/*"
-
-
-@dataclass(kw_only=True)
-class Copied:
-    """What was copied."""
-
-    files: int = 0
-    bytes: int = 0
-    there: int = 0  # files that were there already
-
-
-def copy_blobs(source: Path, target: Path) -> Copied:
-    """Copy blobs to a folder that only its owner may read; nothing is deleted there. Raises GiveUp.
-
-    A blob that is deleted meanwhile is skipped: its row says that it is gone.
-    """
-    if target.resolve().is_relative_to(source.resolve()):
-        raise GiveUp(f"{target} lies in {source}, which is to be copied: choose another folder")
-    copied = Copied()
-    target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path in sorted(source.glob(FILES)):
-        if not path.name.startswith(TEMPORARY):
-            _copy_file(path, target / path.relative_to(source), copied)
-    return copied
-
-
 def _copy_file(path: Path, to: Path, copied: Copied) -> None:
     part = to.with_name(TEMPORARY + secrets.token_hex(8))
     try:
@@ -215,31 +236,6 @@ def _copy_file(path: Path, to: Path, copied: Copied) -> None:
 
 def _is_same_file(status: os.stat_result, other: os.stat_result) -> bool:
     return (status.st_size, status.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
-
-
-DAY = 86_400_000  # milliseconds
-BATCH = 200
-PAUSE = 0.02  # seconds between two batches
-LOG_PREFIX = "log/"
-
-
-async def prune_collected(context: Context) -> dict[str, int]:
-    """Delete what is past its retention, then the oldest logs while blobs exceed the limit."""
-    limits, now = context.settings.of(CollectSettings), context.clock.now()
-    kept = {
-        LOG_PREFIX: limits.ci_log_retention_days,
-        "results/": limits.ci_result_retention_days,
-        "util/": limits.ci_utilization_retention_days,
-    }
-    deleted = 0
-    for prefix, days in kept.items():
-        deleted += await _delete_expired(
-            context, prefix, before=now - days * DAY, words=f"kept for {days} days"
-        )
-    unnamed, size, logs = await _survey(context, before=now - DAY)
-    over = await _delete_over_limit(context, logs, size - limits.blobs_max_bytes)
-    metrics.CI_BLOB_BYTES.set(size)
-    return {"blobs": deleted + over, "unnamed blobs": unnamed, "rows of CI": await _delete_rows(context, now)}
 
 
 async def _delete_expired(context: Context, prefix: str, *, before: int, words: str) -> int:

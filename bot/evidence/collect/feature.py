@@ -9,12 +9,6 @@ from bot.core.feature import Feature
 if TYPE_CHECKING:
     from bot.core.settings import Settings
 
-
-def periodic(_settings: Settings) -> dict[str, float]:
-    """Return seconds between two runs, by task kind."""
-    return {"ci_sweep": 600.0}
-
-
 FEATURE = Feature(
     name="collect",
     views="bot.evidence.collect.uploads:ENDPOINTS",
@@ -39,3 +33,8 @@ FEATURE = Feature(
     commands={"ci": "bot.console.ci:ci"},
     settings="bot.jobs.settings:CollectSettings",
 )
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind."""
+    return {"ci_sweep": 600.0}

@@ -41,6 +41,44 @@ PIECE = 4 * 1024 * 1024  # bytes of one request
 MOST_RANGES = 200  # with more the whole archive is downloaded
 MOST_ANSWER = 1024 * 1024  # bytes
 RANGES = msgspec.msgpack.Decoder(Ranges)
+MIB = 1024 * 1024
+LARGEST_FILE = 512 * MIB  # bytes of a log, or of an artifact's archive
+MOST_TRIES = 12  # of what breaks off or comes wrong
+RETRY_DAILY = 86_400.0  # seconds until what is forbidden is asked for again
+DISK_WAIT = 600.0
+EMPTY_WAIT = 600.0  # until GitHub is asked again for what came empty
+
+# (where to write it) -> what is known of the file then; raises NotThere, or what `Downloads.fetch` does
+Download = Callable[[Path], Awaitable[Fetched]]
+
+log = structlog.get_logger("bot.evidence.collect")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is to be fetched, and from where."""
+
+    fetched: Fetched  # size and digest are filled in afterwards
+    path: str  # of the API, inside the repository
+    size: int | None  # as GitHub has it
+    digest: str | None  # sha256:..., as GitHub has it
+    blob: str  # the key of its blob, if the parser makes one
+
+
+class NotThere(Exception):
+    """GitHub answered that there is no such file; the caller has to find out why."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(str(status))
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """What reads one kind of file: the name of the parser in the child, and the receiver of its answer."""
+
+    parser: str
+    receiver: Receiver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,55 +149,6 @@ class RangedDownload:
         return end - start
 
 
-def _directory_place(path: Path, at: int, content: bytes, size: int | None) -> None:
-    """Write bytes at their place; with `size`, into a new file of that size."""
-    with path.open("wb" if size is not None else "r+b") as file:
-        if size is not None:
-            file.truncate(size)
-        file.seek(at)
-        file.write(content)
-
-
-MIB = 1024 * 1024
-LARGEST_FILE = 512 * MIB  # bytes of a log, or of an artifact's archive
-MOST_TRIES = 12  # of what breaks off or comes wrong
-RETRY_DAILY = 86_400.0  # seconds until what is forbidden is asked for again
-DISK_WAIT = 600.0
-EMPTY_WAIT = 600.0  # until GitHub is asked again for what came empty
-
-# (where to write it) -> what is known of the file then; raises NotThere, or what `Downloads.fetch` does
-Download = Callable[[Path], Awaitable[Fetched]]
-
-log = structlog.get_logger("bot.evidence.collect")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What is to be fetched, and from where."""
-
-    fetched: Fetched  # size and digest are filled in afterwards
-    path: str  # of the API, inside the repository
-    size: int | None  # as GitHub has it
-    digest: str | None  # sha256:..., as GitHub has it
-    blob: str  # the key of its blob, if the parser makes one
-
-
-class NotThere(Exception):
-    """GitHub answered that there is no such file; the caller has to find out why."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(str(status))
-        self.status = status
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reader:
-    """What reads one kind of file: the name of the parser in the child, and the receiver of its answer."""
-
-    parser: str
-    receiver: Receiver
-
-
 def reader_of(context: Context, kind: str) -> Reader | None:
     """Return what reads a kind of file, None where no feature does."""
     for feature in context.features:
@@ -200,6 +189,89 @@ async def fetch_file(
         raise
     except RetryLater as error:
         await retry_later(context, row, error)
+
+
+async def parse_file(context: Context, row: FetchRow, wanted: Wanted, reader: Reader, folder: Path) -> None:
+    """Parse the file, keep what the parser wrote, and hand its answer to the receiver."""
+    fetched, receiver = wanted.fetched, reader.receiver
+    paths = {name: folder / name for name in ("file", "blob", "answer")}
+    request = Request(
+        parser=reader.parser,
+        path=str(paths["file"].absolute()),
+        blob=str(paths["blob"].absolute()),
+        answer=str(paths["answer"].absolute()),
+        options=await receiver.options(context, fetched),
+        members=receiver.members,
+        most_written=receiver.most_written,
+    )
+    workspace = context.resource(WORKSPACE)
+    reply = await workspace.parsers.parse(request, fetched.repo.casefold())
+    workspace.shares.spend(fetched.repo.casefold(), reply.seconds)
+    known = {"size": fetched.size, "sha256": fetched.sha256 or None, "parser": fetched.kind}
+    if reply.state == "unable":
+        raise RetryLater(reply.reason, after=DISK_WAIT)
+    if not reply.answered:
+        await end_fetch(context, row, FetchState(reply.state), reply.reason, **known)
+        return
+    blob = wanted.blob if paths["blob"].exists() else None
+    if blob:
+        await context.resource(BLOBS).put(blob, paths["blob"])
+    answer = receiver.decoder.decode(paths["answer"].read_bytes())
+    parsed = FetchState.STORED if fetched.kind == "log" else FetchState.PARSED
+    done = parsed if reply.state == "parsed" else FetchState(reply.state)
+    reason = clean(reply.reason)[:500] or None
+    async with context.store.transaction() as tx:
+        await receiver.store(tx, context, fetched, answer, blob)
+        await fetches.settle_fetch(tx, row, done, error=reason, blob=blob, **known)
+    _ended_fetch(row, done, reason)
+
+
+async def end_fetch(
+    context: Context, row: FetchRow, state: FetchState, reason: str | None, **values: object
+) -> None:
+    """Settle a fetch."""
+    async with context.store.transaction() as tx:
+        await fetches.settle_fetch(tx, row, state, error=reason and clean(reason)[:500], **values)
+    _ended_fetch(row, state, reason)
+
+
+async def forbid_fetch(context: Context, row: FetchRow, repo: str, *, installed: bool) -> None:
+    """Settle a fetch that the App is not allowed; the sweep asks again every day."""
+    due_at = context.clock.now() + round(RETRY_DAILY * 1000)
+    await end_fetch(
+        context, row, FetchState.FORBIDDEN, describe_forbidden(repo, installed=installed), due_at=due_at
+    )
+
+
+def describe_forbidden(repo: str, *, installed: bool) -> str:
+    """Explain that the App may not read the file."""
+    if installed:
+        return f"the App may not read Actions in {repo}: grant actions: read"
+    return f"the App is not installed on {repo}, or may not read Actions there: grant actions: read"
+
+
+async def retry_later(context: Context, row: FetchRow, error: RetryLater) -> None:
+    """Note why a try failed and raise RetryLater; after many tries, end the fetch."""
+    if row["tries"] >= MOST_TRIES:
+        await end_fetch(context, row, FetchState.BROKEN, f"{error}; {row['tries']} tries")
+        return
+    await _note(context, row, None, error.after or 0)
+    raise error
+
+
+async def wait_for_next_try(context: Context, row: FetchRow, reason: str, seconds: float) -> NoReturn:
+    """Note when the next try is due, and raise RetryLater."""
+    await _note(context, row, None, seconds)
+    raise RetryLater(reason, after=seconds)
+
+
+def _directory_place(path: Path, at: int, content: bytes, size: int | None) -> None:
+    """Write bytes at their place; with `size`, into a new file of that size."""
+    with path.open("wb" if size is not None else "r+b") as file:
+        if size is not None:
+            file.truncate(size)
+        file.seek(at)
+        file.write(content)
 
 
 async def _download_and_parse(
@@ -258,83 +330,9 @@ async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: 
     return replace(fetched, size=got.size, sha256=got.sha256)
 
 
-async def parse_file(context: Context, row: FetchRow, wanted: Wanted, reader: Reader, folder: Path) -> None:
-    """Parse the file, keep what the parser wrote, and hand its answer to the receiver."""
-    fetched, receiver = wanted.fetched, reader.receiver
-    paths = {name: folder / name for name in ("file", "blob", "answer")}
-    request = Request(
-        parser=reader.parser,
-        path=str(paths["file"].absolute()),
-        blob=str(paths["blob"].absolute()),
-        answer=str(paths["answer"].absolute()),
-        options=await receiver.options(context, fetched),
-        members=receiver.members,
-        most_written=receiver.most_written,
-    )
-    workspace = context.resource(WORKSPACE)
-    reply = await workspace.parsers.parse(request, fetched.repo.casefold())
-    workspace.shares.spend(fetched.repo.casefold(), reply.seconds)
-    known = {"size": fetched.size, "sha256": fetched.sha256 or None, "parser": fetched.kind}
-    if reply.state == "unable":
-        raise RetryLater(reply.reason, after=DISK_WAIT)
-    if not reply.answered:
-        await end_fetch(context, row, FetchState(reply.state), reply.reason, **known)
-        return
-    blob = wanted.blob if paths["blob"].exists() else None
-    if blob:
-        await context.resource(BLOBS).put(blob, paths["blob"])
-    answer = receiver.decoder.decode(paths["answer"].read_bytes())
-    parsed = FetchState.STORED if fetched.kind == "log" else FetchState.PARSED
-    done = parsed if reply.state == "parsed" else FetchState(reply.state)
-    reason = clean(reply.reason)[:500] or None
-    async with context.store.transaction() as tx:
-        await receiver.store(tx, context, fetched, answer, blob)
-        await fetches.settle_fetch(tx, row, done, error=reason, blob=blob, **known)
-    _ended_fetch(row, done, reason)
-
-
-async def end_fetch(
-    context: Context, row: FetchRow, state: FetchState, reason: str | None, **values: object
-) -> None:
-    """Settle a fetch."""
-    async with context.store.transaction() as tx:
-        await fetches.settle_fetch(tx, row, state, error=reason and clean(reason)[:500], **values)
-    _ended_fetch(row, state, reason)
-
-
 def _ended_fetch(row: FetchRow, state: FetchState, reason: str | None) -> None:
     metrics.CI_FETCHES.labels(row["kind"], state.value).inc()
     log.debug("fetched", kind=row["kind"], id=row["object_id"], state=state.value, reason=reason)
-
-
-async def forbid_fetch(context: Context, row: FetchRow, repo: str, *, installed: bool) -> None:
-    """Settle a fetch that the App is not allowed; the sweep asks again every day."""
-    due_at = context.clock.now() + round(RETRY_DAILY * 1000)
-    await end_fetch(
-        context, row, FetchState.FORBIDDEN, describe_forbidden(repo, installed=installed), due_at=due_at
-    )
-
-
-def describe_forbidden(repo: str, *, installed: bool) -> str:
-    """Explain that the App may not read the file."""
-    if installed:
-        return f"the App may not read Actions in {repo}: grant actions: read"
-    return f"the App is not installed on {repo}, or may not read Actions there: grant actions: read"
-
-
-async def retry_later(context: Context, row: FetchRow, error: RetryLater) -> None:
-    """Note why a try failed and raise RetryLater; after many tries, end the fetch."""
-    if row["tries"] >= MOST_TRIES:
-        await end_fetch(context, row, FetchState.BROKEN, f"{error}; {row['tries']} tries")
-        return
-    await _note(context, row, None, error.after or 0)
-    raise error
-
-
-async def wait_for_next_try(context: Context, row: FetchRow, reason: str, seconds: float) -> NoReturn:
-    """Note when the next try is due, and raise RetryLater."""
-    await _note(context, row, None, seconds)
-    raise RetryLater(reason, after=seconds)
 
 
 async def _note(context: Context, row: FetchRow, reason: str | None, seconds: float) -> None:

@@ -21,6 +21,32 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.record_rows import WorkflowRunRow
 
+MINUTE, DAY = 60_000, 86_400_000  # milliseconds
+RECENT = 3 * DAY
+OVERDUE = 15 * MINUTE  # after which a wanted fetch, or a run that has ended, is looked at again
+OVERDUE_MOST = 500  # of each: the next look is ten minutes away
+FETCH, LISTING, RUN = ci_fetch.c, ci_listing.c, records["workflow_run"].c
+
+# put together once, since they run for every run and job that is collected
+SAME_RUN = (
+    LISTING.repository_id == sa.bindparam("of_repository"),
+    LISTING.run_id == sa.bindparam("of_run"),
+    LISTING.run_attempt == sa.bindparam("of_attempt"),
+)
+FIND_LISTING = RowStatement(select(ListingRow, ci_listing).where(*SAME_RUN))
+SAME_FETCH = (
+    FETCH.repository_id == sa.bindparam("of_repository"),
+    FETCH.kind == sa.bindparam("of_kind"),
+    FETCH.object_id == sa.bindparam("of_object"),
+)
+FIND_FETCH = RowStatement(select(FetchRow, ci_fetch).where(*SAME_FETCH))
+BEGIN_TRY = Statement(
+    sa.update(ci_fetch)
+    .where(*SAME_FETCH, FETCH.state.not_in(sorted(FINAL_STATES)))
+    .values(tries=FETCH.tries + 1, due_at=None)
+)
+SETTLE = Statement(sa.update(ci_fetch).where(*SAME_FETCH))
+
 
 def object_key(repo: str, identifier: int) -> str:
     """Return the key of a job's log or of an artifact."""
@@ -47,33 +73,6 @@ def parse_run_key(key: str) -> tuple[str, int, int]:
     if repo.count("/") != 1 or not run_id.isdigit() or not rest.isdigit():
         raise GiveUp(f"{key!r} names no attempt of a run")
     return repo, int(run_id), int(rest)
-
-
-MINUTE, DAY = 60_000, 86_400_000  # milliseconds
-RECENT = 3 * DAY
-OVERDUE = 15 * MINUTE  # after which a wanted fetch, or a run that has ended, is looked at again
-OVERDUE_MOST = 500  # of each: the next look is ten minutes away
-FETCH, LISTING, RUN = ci_fetch.c, ci_listing.c, records["workflow_run"].c
-
-# put together once, since they run for every run and job that is collected
-SAME_RUN = (
-    LISTING.repository_id == sa.bindparam("of_repository"),
-    LISTING.run_id == sa.bindparam("of_run"),
-    LISTING.run_attempt == sa.bindparam("of_attempt"),
-)
-FIND_LISTING = RowStatement(select(ListingRow, ci_listing).where(*SAME_RUN))
-SAME_FETCH = (
-    FETCH.repository_id == sa.bindparam("of_repository"),
-    FETCH.kind == sa.bindparam("of_kind"),
-    FETCH.object_id == sa.bindparam("of_object"),
-)
-FIND_FETCH = RowStatement(select(FetchRow, ci_fetch).where(*SAME_FETCH))
-BEGIN_TRY = Statement(
-    sa.update(ci_fetch)
-    .where(*SAME_FETCH, FETCH.state.not_in(sorted(FINAL_STATES)))
-    .values(tries=FETCH.tries + 1, due_at=None)
-)
-SETTLE = Statement(sa.update(ci_fetch).where(*SAME_FETCH))
 
 
 async def find_fetch(tx: Transaction, repository_id: int, kind: str, object_id: int) -> FetchRow | None:
@@ -117,10 +116,6 @@ async def settle_fetch(tx: Transaction, row: FetchRow, state: FetchState, **valu
     await tx.run(SETTLE, changed | key)
 
 
-def _key(repository_id: int, kind: str, object_id: int) -> dict[str, object]:
-    return {"of_repository": repository_id, "of_kind": kind, "of_object": object_id}
-
-
 async def count_states(tx: Transaction) -> list[tuple[int, str, int, int]]:
     """Return repository, state, how many fetches have it, and when the oldest of these was requested."""
     query = (
@@ -161,17 +156,6 @@ async def record_listing(
         "at": tx.now,
     }
     return int((await tx.run(_listing_row(sqlite=tx.sqlite), row)).scalar_one())
-
-
-@functools.cache
-def _listing_row(*, sqlite: bool) -> Statement:
-    """Return the statement that records a listing, and counts it where there was one before."""
-    insert = insert_into(ci_listing, sqlite=sqlite)
-    new = insert.excluded
-    again = {name: new[name] for name in ("artifacts", "state", "error", "at")}
-    again["passes"] = LISTING.passes + new.passes
-    keys = ["repository_id", "run_id", "run_attempt"]
-    return Statement(insert.on_conflict_do_update(index_elements=keys, set_=again).returning(LISTING.passes))
 
 
 async def overdue_listings(tx: Transaction) -> list[tuple[str, int, int]]:
@@ -230,3 +214,18 @@ async def forget_blobs(tx: Transaction, keys: Sequence[str], words: str) -> None
     gone = {"blob": None, "state": FetchState.EXPIRED.value, "error": words}
     if keys:
         await tx.run(sa.update(ci_fetch).where(FETCH.blob.in_(list(keys))).values(gone))
+
+
+def _key(repository_id: int, kind: str, object_id: int) -> dict[str, object]:
+    return {"of_repository": repository_id, "of_kind": kind, "of_object": object_id}
+
+
+@functools.cache
+def _listing_row(*, sqlite: bool) -> Statement:
+    """Return the statement that records a listing, and counts it where there was one before."""
+    insert = insert_into(ci_listing, sqlite=sqlite)
+    new = insert.excluded
+    again = {name: new[name] for name in ("artifacts", "state", "error", "at")}
+    again["passes"] = LISTING.passes + new.passes
+    keys = ["repository_id", "run_id", "run_attempt"]
+    return Statement(insert.on_conflict_do_update(index_elements=keys, set_=again).returning(LISTING.passes))

@@ -38,6 +38,38 @@ if TYPE_CHECKING:
 LOCK = "lock"  # the file in a process's folder that is locked
 NEW = "new-"  # begins the name of a folder that has no lock yet
 STALE = 3600  # seconds after which a folder without a lock is left from a crash
+SHARE_BURST = 600.0  # seconds of parsing that a repository may use at once
+SHARE = 0.5  # of the children's time, after that
+FILE_SECONDS = 2.0  # seconds that a file is expected to take
+OWNERS_MOST = 10_000
+WALL = 180.0  # seconds for one file
+LEAST_CPU = 0.25  # of that time: a child that got less processor time did not fail because of its file
+NICE = 19  # whatever else wants the processor comes first
+ERRORS_KEPT = 4096  # bytes kept of what a child wrote before it ended
+START = (
+    "import sys, json; sys.path[:0] = json.loads(sys.argv[1]); "
+    "from bot.evidence.collect.parse.child import main; main(int(sys.argv[2]))"
+)
+KILLED = {  # by signal
+    signal.SIGKILL: "the system ended the parser, most likely for want of memory",
+    signal.SIGXCPU: f"reading it took too long: over {CPU} s of processor time",
+}
+
+log = structlog.get_logger("bot.evidence.collect")
+LEAST_FREE = 2 * 1024 * 1024 * 1024  # bytes on DATA_DIR's disk: below, deliveries need what is left
+
+
+@dataclass(kw_only=True)
+class _OwnerTime:
+    left: float  # seconds
+    at: float  # seconds, when that was computed
+    next_at: float = 0.0  # when the next task that was put off comes again
+
+
+@dataclass(kw_only=True)
+class _Child:
+    process: asyncio.subprocess.Process
+    errors: asyncio.Task[str]
 
 
 class ProcessFolder:
@@ -86,24 +118,6 @@ class ProcessFolder:
             yield from (path for path in self._parent.iterdir() if path != self._own)
 
 
-def _is_left(path: Path) -> bool:
-    """Whether no process holds the folder any more."""
-    try:
-        if path.name.startswith(NEW) or not (path / LOCK).exists():
-            return path.stat().st_mtime < time.time() - STALE
-        with (path / LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # it is held, or was deleted meanwhile
-        return False
-    return True
-
-
-SHARE_BURST = 600.0  # seconds of parsing that a repository may use at once
-SHARE = 0.5  # of the children's time, after that
-FILE_SECONDS = 2.0  # seconds that a file is expected to take
-OWNERS_MOST = 10_000
-
-
 class Turns:
     """Gives out turns: waiting owners take turns, however many files each of them has."""
 
@@ -149,13 +163,6 @@ class Turns:
             granted.set_result(None)
 
 
-@dataclass(kw_only=True)
-class _OwnerTime:
-    left: float  # seconds
-    at: float  # seconds, when that was computed
-    next_at: float = 0.0  # when the next task that was put off comes again
-
-
 class TimeShares:
     """How much of the children's time each repository has left; a hostile file may take two minutes."""
 
@@ -186,28 +193,6 @@ class TimeShares:
         if len(self._accounts) > OWNERS_MOST:
             self._accounts.popitem(last=False)
         return account
-
-
-WALL = 180.0  # seconds for one file
-LEAST_CPU = 0.25  # of that time: a child that got less processor time did not fail because of its file
-NICE = 19  # whatever else wants the processor comes first
-ERRORS_KEPT = 4096  # bytes kept of what a child wrote before it ended
-START = (
-    "import sys, json; sys.path[:0] = json.loads(sys.argv[1]); "
-    "from bot.evidence.collect.parse.child import main; main(int(sys.argv[2]))"
-)
-KILLED = {  # by signal
-    signal.SIGKILL: "the system ended the parser, most likely for want of memory",
-    signal.SIGXCPU: f"reading it took too long: over {CPU} s of processor time",
-}
-
-log = structlog.get_logger("bot.evidence.collect")
-
-
-@dataclass(kw_only=True)
-class _Child:
-    process: asyncio.subprocess.Process
-    errors: asyncio.Task[str]
 
 
 class ParserPool:
@@ -259,6 +244,62 @@ class ParserPool:
         self._closed = True
         while self._idle:
             await _end(self._idle.pop())
+
+
+class Workspace:
+    """Downloads and parser children of one process, and its temporary files."""
+
+    def __init__(self, context: Context) -> None:
+        settings = context.settings
+        self.downloads = Downloads(
+            api_url=settings.github_api_url, own_port=settings.port, proxy=settings.proxy
+        )
+        workers = settings.of(CollectSettings).ci_workers
+        self.parsers = ParserPool(workers)
+        self.shares = TimeShares(context.clock, workers)  # of the parsers' time, by repository
+        self._folders = ProcessFolder(settings.data_dir / "tmp")
+        self._data_dir = settings.data_dir
+
+    @contextlib.asynccontextmanager
+    async def folder(self) -> AsyncIterator[Path]:
+        """Yield an empty folder that is deleted afterwards."""
+        made = await asyncio.to_thread(self._folders.make)
+        try:
+            yield made
+        finally:
+            await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
+
+    async def delete_left_folders(self) -> None:
+        """Delete the temporary files of processes that were killed."""
+        await asyncio.to_thread(self._folders.delete_left)
+
+    def disk_full(self) -> bool:
+        """Whether there is too little disk space to collect anything."""
+        try:
+            return shutil.disk_usage(self._data_dir).free < LEAST_FREE
+        except OSError:
+            return True
+
+    async def close(self) -> None:
+        """End the children, close the connections and delete the temporary files."""
+        await self.parsers.close()
+        await self.downloads.close()
+        await asyncio.to_thread(self._folders.close)
+
+
+WORKSPACE: Resource[Workspace] = Resource("workspace", Workspace)
+
+
+def _is_left(path: Path) -> bool:
+    """Whether no process holds the folder any more."""
+    try:
+        if path.name.startswith(NEW) or not (path / LOCK).exists():
+            return path.stat().st_mtime < time.time() - STALE
+        with (path / LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # it is held, or was deleted meanwhile
+        return False
+    return True
 
 
 async def _started() -> _Child:
@@ -345,50 +386,3 @@ async def _end(child: _Child) -> None:
     await child.errors
     if child.process.stdin:
         child.process.stdin.close()
-
-
-LEAST_FREE = 2 * 1024 * 1024 * 1024  # bytes on DATA_DIR's disk: below, deliveries need what is left
-
-
-class Workspace:
-    """Downloads and parser children of one process, and its temporary files."""
-
-    def __init__(self, context: Context) -> None:
-        settings = context.settings
-        self.downloads = Downloads(
-            api_url=settings.github_api_url, own_port=settings.port, proxy=settings.proxy
-        )
-        workers = settings.of(CollectSettings).ci_workers
-        self.parsers = ParserPool(workers)
-        self.shares = TimeShares(context.clock, workers)  # of the parsers' time, by repository
-        self._folders = ProcessFolder(settings.data_dir / "tmp")
-        self._data_dir = settings.data_dir
-
-    @contextlib.asynccontextmanager
-    async def folder(self) -> AsyncIterator[Path]:
-        """Yield an empty folder that is deleted afterwards."""
-        made = await asyncio.to_thread(self._folders.make)
-        try:
-            yield made
-        finally:
-            await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
-
-    async def delete_left_folders(self) -> None:
-        """Delete the temporary files of processes that were killed."""
-        await asyncio.to_thread(self._folders.delete_left)
-
-    def disk_full(self) -> bool:
-        """Whether there is too little disk space to collect anything."""
-        try:
-            return shutil.disk_usage(self._data_dir).free < LEAST_FREE
-        except OSError:
-            return True
-
-    async def close(self) -> None:
-        """End the children, close the connections and delete the temporary files."""
-        await self.parsers.close()
-        await self.downloads.close()
-        await asyncio.to_thread(self._folders.close)
-
-
-WORKSPACE: Resource[Workspace] = Resource("workspace", Workspace)

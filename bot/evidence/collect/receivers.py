@@ -27,6 +27,7 @@ KIND_WORDS = frozenset(
         "tests", "torchci", "usage", "utilization", "xml", "zip",
     }
 )  # fmt: skip
+MIB = 1024 * 1024
 
 
 class Job(NamedTuple):
@@ -42,6 +43,45 @@ class Attribution(NamedTuple):
 
     job_id: int | None
     flags: tuple[str, ...]
+
+
+class ReportedJob(TypedDict):
+    """A job of another CI, as that CI reports it; names come from outside."""
+
+    repo: str
+    workflow: str
+    name: str
+    conclusion: str | None
+    head_sha: str
+    branch: str | None
+    pull: int | None
+    trusted: bool
+    began_at: int | None  # epoch milliseconds, as the next
+    ended_at: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """A fetched file, as our rows and GitHub describe it; nothing here was read from the file."""
+
+    repository_id: int
+    repo: str
+    source: Literal["artifact", "log", "upload", "provider"]
+    kind: str  # of the file: log, junit, usage, ...
+    # GitHub's id of the artifact, or of the job whose log it is; below 0: of an upload, or of another CI's job
+    object_id: int
+    run_id: int
+    run_attempt: int
+    job_id: int | None  # None: of the run, not attributed to a job
+    name: str  # of the artifact, or of the job; from outside
+    head_sha: str
+    trusted: bool  # may feed baselines
+    private: bool  # its repository is private: nothing of it may be shown publicly
+    size: int  # bytes as downloaded
+    sha256: str
+    failed: bool | None = None  # whether its job failed; None: GitHub's record of the job says
+    workflow: str | None = None  # of its job, where GitHub has no record of that
+    told: ReportedJob | None = None  # its job, where another CI tells of it
 
 
 def attribute_artifact(name: str, jobs: Collection[Job], *, attempt: int, run_id: int) -> Attribution:
@@ -92,61 +132,6 @@ def attempt_of(created_at: int | None, started: Mapping[int, int | None]) -> int
     return max(begun) if begun else min(started, default=1)
 
 
-def _by_words(name: str, jobs: Collection[Job], *, attempt: int, run_id: int) -> int | None:
-    """Return the attempt's only job whose name has all words of the artifact's name."""
-    wanted = _words(_ATTEMPT.sub("", name.lower())) - KIND_WORDS - {str(run_id), str(attempt)}
-    if not wanted:
-        return None
-    fitting = [job.id for job in jobs if job.attempt == attempt and wanted <= _words(job.name)]
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def _words(text: str) -> set[str]:
-    return {word for word in _WORD.split(text.lower()) if word}
-
-
-MIB = 1024 * 1024
-
-
-class ReportedJob(TypedDict):
-    """A job of another CI, as that CI reports it; names come from outside."""
-
-    repo: str
-    workflow: str
-    name: str
-    conclusion: str | None
-    head_sha: str
-    branch: str | None
-    pull: int | None
-    trusted: bool
-    began_at: int | None  # epoch milliseconds, as the next
-    ended_at: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fetched:
-    """A fetched file, as our rows and GitHub describe it; nothing here was read from the file."""
-
-    repository_id: int
-    repo: str
-    source: Literal["artifact", "log", "upload", "provider"]
-    kind: str  # of the file: log, junit, usage, ...
-    # GitHub's id of the artifact, or of the job whose log it is; below 0: of an upload, or of another CI's job
-    object_id: int
-    run_id: int
-    run_attempt: int
-    job_id: int | None  # None: of the run, not attributed to a job
-    name: str  # of the artifact, or of the job; from outside
-    head_sha: str
-    trusted: bool  # may feed baselines
-    private: bool  # its repository is private: nothing of it may be shown publicly
-    size: int  # bytes as downloaded
-    sha256: str
-    failed: bool | None = None  # whether its job failed; None: GitHub's record of the job says
-    workflow: str | None = None  # of its job, where GitHub has no record of that
-    told: ReportedJob | None = None  # its job, where another CI tells of it
-
-
 async def no_options(_context: Context, _fetched: Fetched) -> Any:
     """Give the parser no options."""
     return None
@@ -172,3 +157,16 @@ class Receiver:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decoder", msgspec.msgpack.Decoder(self.answer))
+
+
+def _by_words(name: str, jobs: Collection[Job], *, attempt: int, run_id: int) -> int | None:
+    """Return the attempt's only job whose name has all words of the artifact's name."""
+    wanted = _words(_ATTEMPT.sub("", name.lower())) - KIND_WORDS - {str(run_id), str(attempt)}
+    if not wanted:
+        return None
+    fitting = [job.id for job in jobs if job.attempt == attempt and wanted <= _words(job.name)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in _WORD.split(text.lower()) if word}

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 PIECE = 1024 * 1024
+SAID = 200  # characters of an error
+PATIENCE = timedelta(seconds=30)  # for one call, with its repetitions
+REPEATED = 3
 
 
 class BlobMissing(OotbotError):
@@ -83,16 +86,6 @@ async def copy_to(blobs: Blobs, key: str, path: Path) -> None:
     await asyncio.to_thread(path.touch, exist_ok=False)
     for start in range(0, size, PIECE):
         await asyncio.to_thread(_append, path, await blobs.get(key, start, PIECE))
-
-
-def _append(path: Path, piece: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(piece)
-
-
-SAID = 200  # characters of an error
-PATIENCE = timedelta(seconds=30)  # for one call, with its repetitions
-REPEATED = 3
 
 
 class RemoteBlobs:
@@ -205,6 +198,11 @@ class RemoteBlobs:
     def _unavailable(self, error: Exception) -> BlobsUnavailable:
         said = str(error).partition("\n")[0][:SAID]
         return BlobsUnavailable(f"{self.url} cannot be used: {said}")
+
+
+def _append(path: Path, piece: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(piece)
 
 
 def _name(key: str) -> str:

@@ -53,6 +53,79 @@ if TYPE_CHECKING:
 
 REPORTS_MOST = 500  # of one run
 UPLOAD, REPORTED, FETCH = ci_upload.c, oot_workflow_job.c, ci_fetch.c
+OPEN = sa.and_(
+    FETCH.repository_id == UPLOAD.repository_id, FETCH.kind == "upload", FETCH.object_id == UPLOAD.id,
+    FETCH.state == "wanted",
+)  # fmt: skip
+WAITING = Statement(
+    sa.select(UPLOAD.id)
+    .join(ci_fetch, OPEN)
+    .where(UPLOAD.dispatch_id.in_(sa.bindparam("dispatches", expanding=True)))
+    .order_by(UPLOAD.id)
+)
+DAY = 86_400_000  # milliseconds: so long a report is waited for
+LOOK_AGAIN = 600.0  # seconds between looks; the report itself has the file read at once
+MIB = 1024 * 1024
+UPLOAD_LIMIT = 64 * MIB  # bytes of one file
+DAILY_LIMIT = 2048 * MIB  # bytes a backend may upload in a day
+A_MINUTE = 60  # uploads of one backend
+SECONDS = 300.0  # for one file
+LIMITS = CapacityLimits(most_bytes=4 * UPLOAD_LIMIT, most_bodies=4, most_each=2, grace=10.0)
+MINUTE = 60_000  # milliseconds
+LONGEST = 300  # characters of a name
+KINDS = ("benchmark", "junit", "log", "metrics", "runreport", "sccache", "usage")
+PUSH_EVENT = "push"
+EVENTS = (*SELF_TRIGGERED, PUSH_EVENT)  # of runs that were not dispatched
+TOKEN_HEADER = "X-OOT-Callback-Token"  # noqa: S105 - a header's name
+FIELDS = ("delivery_id", "run_id", "workflow", "job")
+PIECE = 256 * 1024
+ARRIVING: web.AppKey[BodyCapacity] = web.AppKey("arriving_uploads", BodyCapacity)
+PATH = "/api/oot/uploads"
+
+
+class Uploaded(Answer, frozen=True, kw_only=True):
+    """It is kept, and will be read"""
+
+    upload: Annotated[int, Meta(description="its id")]
+
+
+OPERATION = op.Operation(
+    f"POST {PATH}",
+    "upload",
+    "Upload a job's log, test reports or usage log",
+    Uploaded,
+    status=202,
+    topic=op.RECEIVING,
+    callers=[BACKEND],
+    description="For backends on a CI other than GitHub Actions, whose logs the App cannot fetch. The same token "
+    "as for reports. The file is stored before the answer and read later.",
+    parameters=[
+        op.needed("kind", Annotated[str, one_of(KINDS)], "what the file is"),
+        op.needed(
+            "delivery_id", op.Text, "of the dispatch; of a run that nobody dispatched, the commit it tested"
+        ),
+        op.needed("run_id", op.Text, "the CI's own; the token's where it has one"),
+        op.whole("run_attempt", 999_999, "of the run", default=1),
+        op.needed("workflow", op.Text, "as in the report on the job"),
+        op.needed("job", op.Text, "as in the report on the job"),
+        op.in_query(
+            "event_type",
+            Annotated[str, one_of(EVENTS)],
+            "of a run that nobody dispatched: delivery_id is upstream's commit, and the backend's own of a push",
+        ),
+        op.in_query("name", op.Text, "of the file"),
+        op.in_header(TOKEN_HEADER, op.Text, "client_payload.callback_token", required=False),
+    ],
+    body=op.Content(
+        bytes, f"the file itself, at most {UPLOAD_LIMIT // MIB} MiB", media_type="application/octet-stream"
+    ),
+    refusals=[
+        op.WRONG_PARAMETER,
+        *UNKNOWN_CALLER,
+        (404, "unknown_dispatch", "that delivery was never dispatched to this backend"),
+        *op.SENDING,
+    ],
+)
 
 
 async def find_upload(tx: Transaction, identifier: int) -> UploadRow | None:
@@ -112,18 +185,6 @@ async def job_failed(tx: Transaction, upload: UploadRow) -> bool | None:
     return False if ended else None
 
 
-OPEN = sa.and_(
-    FETCH.repository_id == UPLOAD.repository_id, FETCH.kind == "upload", FETCH.object_id == UPLOAD.id,
-    FETCH.state == "wanted",
-)  # fmt: skip
-WAITING = Statement(
-    sa.select(UPLOAD.id)
-    .join(ci_fetch, OPEN)
-    .where(UPLOAD.dispatch_id.in_(sa.bindparam("dispatches", expanding=True)))
-    .order_by(UPLOAD.id)
-)
-
-
 async def uploads_waiting_for(tx: Transaction, dispatch_ids: Collection[str]) -> list[int]:
     """Return the unread uploads for some dispatches."""
     return list((await tx.run(WAITING, {"dispatches": sorted(dispatch_ids)})).scalars())
@@ -132,10 +193,6 @@ async def uploads_waiting_for(tx: Transaction, dispatch_ids: Collection[str]) ->
 async def record_upload(tx: Transaction, row: dict[str, Any]) -> int:
     """Store an upload; returns its id."""
     return int((await tx.run(sa.insert(ci_upload).values(row).returning(UPLOAD.id))).scalar_one())
-
-
-DAY = 86_400_000  # milliseconds: so long a report is waited for
-LOOK_AGAIN = 600.0  # seconds between looks; the report itself has the file read at once
 
 
 async def request_waiting(tx: Transaction, changed: Changed) -> None:
@@ -184,6 +241,32 @@ async def read_upload(context: Context, task: Task) -> None:
     await context.resource(BLOBS).delete(upload["blob"])
 
 
+async def receive_upload(request: web.Request) -> web.Response:
+    """Take a file; it is stored before the answer, and read later."""
+    try:
+        claims = await endpoints.authenticate(request)
+        given = _given_fields(request, claims)
+        entry, run = await _admitted_backend(request, claims, given)
+        identifier = await _receive(request, claims, entry, run, given)
+    except Rejected as refusal:
+        raise endpoints.count_refusal(request, refusal) from None
+    return send_json(Uploaded(upload=identifier), status=202)
+
+
+def known_kinds(context: Context) -> list[str]:
+    """Return the kinds that can be read."""
+    return [kind for kind in KINDS if fetch_file.reader_of(context, kind)]
+
+
+_route, _with_slash = post_routes(PATH, receive_upload)
+ENDPOINTS = (Endpoint(_route, OPERATION), Endpoint(_with_slash))
+
+
+def setup(app: web.Application) -> None:
+    """Add the limits of uploads that arrive."""
+    app[ARRIVING] = BodyCapacity(LIMITS)
+
+
 async def _fetched(tx: Transaction, settings: Settings, upload: UploadRow, *, failed: bool) -> Fetched:
     facts = await runs.repository_facts(tx, upload["repository_id"])
     dispatch = (await dispatches.get_by_id(tx, [upload["dispatch_id"]])).get(upload["dispatch_id"])
@@ -206,46 +289,6 @@ async def _fetched(tx: Transaction, settings: Settings, upload: UploadRow, *, fa
         failed=failed,
         workflow=upload["workflow"],
     )
-
-
-MIB = 1024 * 1024
-UPLOAD_LIMIT = 64 * MIB  # bytes of one file
-DAILY_LIMIT = 2048 * MIB  # bytes a backend may upload in a day
-A_MINUTE = 60  # uploads of one backend
-SECONDS = 300.0  # for one file
-LIMITS = CapacityLimits(most_bytes=4 * UPLOAD_LIMIT, most_bodies=4, most_each=2, grace=10.0)
-MINUTE = 60_000  # milliseconds
-LONGEST = 300  # characters of a name
-KINDS = ("benchmark", "junit", "log", "metrics", "runreport", "sccache", "usage")
-PUSH_EVENT = "push"
-EVENTS = (*SELF_TRIGGERED, PUSH_EVENT)  # of runs that were not dispatched
-TOKEN_HEADER = "X-OOT-Callback-Token"  # noqa: S105 - a header's name
-FIELDS = ("delivery_id", "run_id", "workflow", "job")
-PIECE = 256 * 1024
-ARRIVING: web.AppKey[BodyCapacity] = web.AppKey("arriving_uploads", BodyCapacity)
-
-
-class Uploaded(Answer, frozen=True, kw_only=True):
-    """It is kept, and will be read"""
-
-    upload: Annotated[int, Meta(description="its id")]
-
-
-async def receive_upload(request: web.Request) -> web.Response:
-    """Take a file; it is stored before the answer, and read later."""
-    try:
-        claims = await endpoints.authenticate(request)
-        given = _given_fields(request, claims)
-        entry, run = await _admitted_backend(request, claims, given)
-        identifier = await _receive(request, claims, entry, run, given)
-    except Rejected as refusal:
-        raise endpoints.count_refusal(request, refusal) from None
-    return send_json(Uploaded(upload=identifier), status=202)
-
-
-def known_kinds(context: Context) -> list[str]:
-    """Return the kinds that can be read."""
-    return [kind for kind in KINDS if fetch_file.reader_of(context, kind)]
 
 
 def _given_fields(request: web.Request, claims: Claims) -> dict[str, str]:
@@ -406,50 +449,3 @@ def _intent(identifier: int, row: dict[str, Any]) -> dict[str, Any]:
         "job_id": None,
         "blob": row["blob"],
     }
-
-
-PATH = "/api/oot/uploads"
-OPERATION = op.Operation(
-    f"POST {PATH}",
-    "upload",
-    "Upload a job's log, test reports or usage log",
-    Uploaded,
-    status=202,
-    topic=op.RECEIVING,
-    callers=[BACKEND],
-    description="For backends on a CI other than GitHub Actions, whose logs the App cannot fetch. The same token "
-    "as for reports. The file is stored before the answer and read later.",
-    parameters=[
-        op.needed("kind", Annotated[str, one_of(KINDS)], "what the file is"),
-        op.needed(
-            "delivery_id", op.Text, "of the dispatch; of a run that nobody dispatched, the commit it tested"
-        ),
-        op.needed("run_id", op.Text, "the CI's own; the token's where it has one"),
-        op.whole("run_attempt", 999_999, "of the run", default=1),
-        op.needed("workflow", op.Text, "as in the report on the job"),
-        op.needed("job", op.Text, "as in the report on the job"),
-        op.in_query(
-            "event_type",
-            Annotated[str, one_of(EVENTS)],
-            "of a run that nobody dispatched: delivery_id is upstream's commit, and the backend's own of a push",
-        ),
-        op.in_query("name", op.Text, "of the file"),
-        op.in_header(TOKEN_HEADER, op.Text, "client_payload.callback_token", required=False),
-    ],
-    body=op.Content(
-        bytes, f"the file itself, at most {UPLOAD_LIMIT // MIB} MiB", media_type="application/octet-stream"
-    ),
-    refusals=[
-        op.WRONG_PARAMETER,
-        *UNKNOWN_CALLER,
-        (404, "unknown_dispatch", "that delivery was never dispatched to this backend"),
-        *op.SENDING,
-    ],
-)
-_route, _with_slash = post_routes(PATH, receive_upload)
-ENDPOINTS = (Endpoint(_route, OPERATION), Endpoint(_with_slash))
-
-
-def setup(app: web.Application) -> None:
-    """Add the limits of uploads that arrive."""
-    app[ARRIVING] = BodyCapacity(LIMITS)

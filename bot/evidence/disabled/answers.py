@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.evidence.disabled.answers")
+MARKER = "<!-- ootbot:disabled -->"
+SHOWN = 50  # tests that are named
+INSTALLATION, ANSWER = records["installation"].c, ci_disabling_comment.c
+CHECK_NAME = "disabled tests"
+PERMISSION = "issues: write"
 
 
 async def request_answers(
@@ -72,54 +77,6 @@ async def write_answer(context: Context, task: Task) -> None:
         await record_answer(tx, repository_id, number, comment_id=comment_id, digest=digest)
 
 
-async def _write(context: Context, repo: str, issue: DisablingRow, known: int | None, text: str) -> int:
-    """Edit our answer, or create it; return its id."""
-    app = context.app_for(repo)
-    client = app.low_priority(repo, issues="write")
-    if known is not None and await _edit(client, known, text):
-        return known
-    begin = partial(begin_answer, repository_id=issue["repository_id"], number=issue["number"])
-    async with create_once(context, begin) as creation:
-        comment = None if creation.fresh else await _find(client, issue["number"], app.app_id)
-        if comment is not None and await _edit(client, comment, text):
-            return comment
-        return await creation.create(partial(_create, client, issue["number"], text))
-
-
-async def _create(client: Client, number: int, text: str) -> int:
-    made = await client.post(client.path(f"issues/{number}/comments"), data={"body": text})
-    return int(made["id"])
-
-
-async def _edit(client: Client, comment_id: int, text: str) -> bool:
-    """Edit a comment; return False if it was deleted."""
-    try:
-        await client.patch(client.path(f"issues/comments/{comment_id}"), data={"body": text})
-    except GitHubRefused as error:
-        if error.gone:
-            return False
-        raise
-    return True
-
-
-async def _find(client: Client, number: int, app_id: int) -> int | None:
-    """Look for our answer on all pages; return its id."""
-    url = client.path(f"issues/{number}/comments{{?per_page}}")
-    async for comment in client.getiter(url, {"per_page": "100"}):
-        author = (comment.get("performed_via_github_app") or {}).get("id")
-        if author == app_id and str(comment.get("body", "")).startswith(MARKER):
-            return int(comment["id"])
-    return None
-
-
-def _text(settings: Settings, repo: str, issue: DisablingRow) -> str:
-    return render_answer(issue, f"{settings.url}/{repo}/disabled")
-
-
-MARKER = "<!-- ootbot:disabled -->"
-SHOWN = 50  # tests that are named
-
-
 def render_answer(issue: DisablingRow, page: str | None) -> str:
     """Render the answer on an issue; `page` is the address of its repository's list."""
     lines = [MARKER, _effect(issue), ""]
@@ -136,26 +93,6 @@ def render_answer(issue: DisablingRow, page: str | None) -> str:
     if address := escaping.url(page):
         lines += ["", f"[All of them]({address})"]
     return "\n".join(lines)
-
-
-def _effect(issue: DisablingRow) -> str:
-    if not issue["listed"]:
-        return "**This issue disables nothing.**"
-    if issue["unstable"]:
-        return "**While this issue is open, this job may fail:**"
-    what = "this job is" if issue["kind"] == "job" else _counted(len(issue["entries"]))
-    return f"**While this issue is open, {what} skipped:**"
-
-
-def _counted(tests: int) -> str:
-    return "this test is" if tests == 1 else f"these {tests} tests are"
-
-
-def _where(platforms: list[str]) -> str:
-    return f"on {', '.join(map(escaping.code, platforms))}" if platforms else "everywhere"
-
-
-INSTALLATION, ANSWER = records["installation"].c, ci_disabling_comment.c
 
 
 async def may_write(tx: Transaction, repo: str, app_id: int) -> bool:
@@ -206,10 +143,6 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-CHECK_NAME = "disabled tests"
-PERMISSION = "issues: write"
-
-
 async def check_answers(target: Target) -> list[Finding]:
     """Report where issues get an answer; where they do not, the list's page says the same."""
     if not await target.has_database():
@@ -241,3 +174,64 @@ async def check_answers(target: Target) -> list[Finding]:
             f"issues get no answer in {where}: {PERMISSION} is not granted; /owner/repo/disabled says the same",
         )
     ]
+
+
+async def _write(context: Context, repo: str, issue: DisablingRow, known: int | None, text: str) -> int:
+    """Edit our answer, or create it; return its id."""
+    app = context.app_for(repo)
+    client = app.low_priority(repo, issues="write")
+    if known is not None and await _edit(client, known, text):
+        return known
+    begin = partial(begin_answer, repository_id=issue["repository_id"], number=issue["number"])
+    async with create_once(context, begin) as creation:
+        comment = None if creation.fresh else await _find(client, issue["number"], app.app_id)
+        if comment is not None and await _edit(client, comment, text):
+            return comment
+        return await creation.create(partial(_create, client, issue["number"], text))
+
+
+async def _create(client: Client, number: int, text: str) -> int:
+    made = await client.post(client.path(f"issues/{number}/comments"), data={"body": text})
+    return int(made["id"])
+
+
+async def _edit(client: Client, comment_id: int, text: str) -> bool:
+    """Edit a comment; return False if it was deleted."""
+    try:
+        await client.patch(client.path(f"issues/comments/{comment_id}"), data={"body": text})
+    except GitHubRefused as error:
+        if error.gone:
+            return False
+        raise
+    return True
+
+
+async def _find(client: Client, number: int, app_id: int) -> int | None:
+    """Look for our answer on all pages; return its id."""
+    url = client.path(f"issues/{number}/comments{{?per_page}}")
+    async for comment in client.getiter(url, {"per_page": "100"}):
+        author = (comment.get("performed_via_github_app") or {}).get("id")
+        if author == app_id and str(comment.get("body", "")).startswith(MARKER):
+            return int(comment["id"])
+    return None
+
+
+def _text(settings: Settings, repo: str, issue: DisablingRow) -> str:
+    return render_answer(issue, f"{settings.url}/{repo}/disabled")
+
+
+def _effect(issue: DisablingRow) -> str:
+    if not issue["listed"]:
+        return "**This issue disables nothing.**"
+    if issue["unstable"]:
+        return "**While this issue is open, this job may fail:**"
+    what = "this job is" if issue["kind"] == "job" else _counted(len(issue["entries"]))
+    return f"**While this issue is open, {what} skipped:**"
+
+
+def _counted(tests: int) -> str:
+    return "this test is" if tests == 1 else f"these {tests} tests are"
+
+
+def _where(platforms: list[str]) -> str:
+    return f"on {', '.join(map(escaping.code, platforms))}" if platforms else "everywhere"

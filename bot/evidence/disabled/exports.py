@@ -33,6 +33,32 @@ if TYPE_CHECKING:
     from bot.evidence.disabled.lists import Tests
 
 DISABLED_DAY = ci_disabled_day.c
+SECOND = 1_000  # milliseconds
+HISTORY = "disabled_tests_historical"
+EXPORTS = (
+    Export(
+        name="lists",
+        table=ci_list,
+        day="made_at",
+        shapes={"upstream": Shape(make="bot.evidence.disabled.exports:copy_list", most=20)},
+    ),
+    Export(
+        name="disabled_issues",
+        table=ci_disabling,
+        day=sa.func.coalesce(ci_disabling.c.created_at, 0),
+        shapes=ROW_SHAPES,
+    ),
+    Export(
+        name=HISTORY,
+        table=ci_disabled_day,
+        day="made_at",
+        shapes={
+            "upstream": Shape(make="bot.evidence.disabled.exports:copy_day", most=50),
+            "clickhouse.ootbot": Shape(make="bot.evidence.disabled.exports:copy_day_rows", most=50),
+            "clickhouse.upstream": Shape(make="bot.evidence.disabled.exports:copy_upstream_day", most=50),
+        },
+    ),
+)
 
 
 async def note_day(tx: Transaction, repository_id: int, tests: Tests) -> None:
@@ -51,10 +77,6 @@ async def note_day(tx: Transaction, repository_id: int, tests: Tests) -> None:
 async def delete_before(tx: Transaction, day: int) -> int:
     """Delete the days before `day`; return how many."""
     return int((await tx.run(sa.delete(ci_disabled_day).where(DISABLED_DAY.day < day))).rowcount)
-
-
-SECOND = 1_000  # milliseconds
-HISTORY = "disabled_tests_historical"
 
 
 def copy_list(export: Export, row: ExportedRow) -> list[StoredObject]:
@@ -115,32 +137,6 @@ def copy_upstream_day(_export: Export) -> TableCopy:
         key_values=key_values,
         shared=True,
     )
-
-
-EXPORTS = (
-    Export(
-        name="lists",
-        table=ci_list,
-        day="made_at",
-        shapes={"upstream": Shape(make="bot.evidence.disabled.exports:copy_list", most=20)},
-    ),
-    Export(
-        name="disabled_issues",
-        table=ci_disabling,
-        day=sa.func.coalesce(ci_disabling.c.created_at, 0),
-        shapes=ROW_SHAPES,
-    ),
-    Export(
-        name=HISTORY,
-        table=ci_disabled_day,
-        day="made_at",
-        shapes={
-            "upstream": Shape(make="bot.evidence.disabled.exports:copy_day", most=50),
-            "clickhouse.ootbot": Shape(make="bot.evidence.disabled.exports:copy_day_rows", most=50),
-            "clickhouse.upstream": Shape(make="bot.evidence.disabled.exports:copy_upstream_day", most=50),
-        },
-    ),
-)
 
 
 async def prune_disabled(context: Context) -> dict[str, int]:

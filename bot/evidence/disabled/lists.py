@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 Tests = dict[str, tuple[str, str, list[str]]]
 # by name: author, number and address of an issue, workflow, platform, configuration
 Jobs = dict[str, tuple[str, str, str, str, str, str]]
+LIST = ci_list.c
+SAME_LIST = (LIST.repository_id == sa.bindparam("repository_id"), LIST.name == sa.bindparam("name"))
+MARK = RowStatement(select(ListMark, ci_list).where(*SAME_LIST))
+BODY = Statement(sa.select(LIST.body).where(*SAME_LIST))
+GZIPPED = Statement(sa.select(LIST.gzipped).where(*SAME_LIST))
+MOST_BYTES = 16 * 1024 * 1024
+MOST_OF_ONE = 4 * 1024 * 1024  # bytes: uncompressed, PyTorch's longest list has over ten megabytes
+MOST = 100  # entries
+T = TypeVar("T")
+CONTROL = "public, max-age=300"
 
 
 def disabled_tests(issues: Iterable[DisablingRow]) -> Tests:
@@ -65,38 +75,6 @@ LISTS: dict[str, Callable[[Iterable[DisablingRow]], dict[str, Any]]] = {
 }
 
 
-def _jobs(issues: Iterable[DisablingRow], *, unstable: bool) -> Jobs:
-    jobs: Jobs = {}
-    for issue in _in_order(issues, "job", unstable=unstable):
-        for name, _ in issue["entries"]:
-            parts = issue_text.job_parts(name)
-            jobs.setdefault(name, (issue["author"] or "", str(issue["number"]), issue["url"] or "", *parts))
-    return jobs
-
-
-def _add(tests: Tests, more: Tests) -> None:
-    for name, (number, url, platforms) in more.items():
-        first, address, before = tests.get(name, (number, url, platforms))
-        tests[name] = (first, address, sorted({*before, *platforms}) if before and platforms else [])
-
-
-def _in_order(issues: Iterable[DisablingRow], kind: str, *, unstable: bool) -> list[DisablingRow]:
-    """Return the effective issues of a kind, by number."""
-    wanted = (
-        issue
-        for issue in issues
-        if issue["listed"] and (issue["kind"], issue["unstable"]) == (kind, unstable)
-    )
-    return sorted(wanted, key=lambda issue: issue["number"])
-
-
-LIST = ci_list.c
-SAME_LIST = (LIST.repository_id == sa.bindparam("repository_id"), LIST.name == sa.bindparam("name"))
-MARK = RowStatement(select(ListMark, ci_list).where(*SAME_LIST))
-BODY = Statement(sa.select(LIST.body).where(*SAME_LIST))
-GZIPPED = Statement(sa.select(LIST.gzipped).where(*SAME_LIST))
-
-
 async def store_list(tx: Transaction, repository_id: int, name: str, page: CachedPage) -> bool:
     """Store a list; return whether it differs from the previous one."""
     before = await find_mark(tx, repository_id, name)
@@ -129,12 +107,6 @@ async def gzipped_body(tx: Transaction, mark: ListMark) -> bytes:
     return content
 
 
-MOST_BYTES = 16 * 1024 * 1024
-MOST_OF_ONE = 4 * 1024 * 1024  # bytes: uncompressed, PyTorch's longest list has over ten megabytes
-MOST = 100  # entries
-T = TypeVar("T")
-
-
 class BytesCache(Generic[T]):
     """A cache of the most recently used entries, bounded in bytes; only the render thread uses it."""
 
@@ -165,9 +137,6 @@ class BytesCache(Generic[T]):
 SENT_LISTS: web.AppKey[BytesCache[CachedPage]] = web.AppKey("sent_lists", BytesCache)
 
 
-CONTROL = "public, max-age=300"
-
-
 def seal_list(content: Mapping[str, object]) -> CachedPage:
     """Encode a list as it is sent."""
     body = msgspec.json.encode(content, order="sorted")
@@ -190,12 +159,37 @@ async def page_for_request(tx: Transaction, request: web.Request, made: ListMark
     return page
 
 
-def _page(made: ListMark, body: bytes = b"", gzipped: bytes = b"") -> CachedPage:
-    content_type = "application/json; charset=utf-8"
-    return CachedPage(body=body, gzipped=gzipped, etag=made["etag"], content_type=content_type, expires_at=0)
-
-
 def send_list(request: web.Request, page: CachedPage) -> web.Response:
     """Send a list; private ones are not cached."""
     control = page_cache.NOT_STORED if access.reads_private(request) else CONTROL
     return page_cache.send_page(request, page, control=control)
+
+
+def _jobs(issues: Iterable[DisablingRow], *, unstable: bool) -> Jobs:
+    jobs: Jobs = {}
+    for issue in _in_order(issues, "job", unstable=unstable):
+        for name, _ in issue["entries"]:
+            parts = issue_text.job_parts(name)
+            jobs.setdefault(name, (issue["author"] or "", str(issue["number"]), issue["url"] or "", *parts))
+    return jobs
+
+
+def _add(tests: Tests, more: Tests) -> None:
+    for name, (number, url, platforms) in more.items():
+        first, address, before = tests.get(name, (number, url, platforms))
+        tests[name] = (first, address, sorted({*before, *platforms}) if before and platforms else [])
+
+
+def _in_order(issues: Iterable[DisablingRow], kind: str, *, unstable: bool) -> list[DisablingRow]:
+    """Return the effective issues of a kind, by number."""
+    wanted = (
+        issue
+        for issue in issues
+        if issue["listed"] and (issue["kind"], issue["unstable"]) == (kind, unstable)
+    )
+    return sorted(wanted, key=lambda issue: issue["number"])
+
+
+def _page(made: ListMark, body: bytes = b"", gzipped: bytes = b"") -> CachedPage:
+    content_type = "application/json; charset=utf-8"
+    return CachedPage(body=body, gzipped=gzipped, etag=made["etag"], content_type=content_type, expires_at=0)

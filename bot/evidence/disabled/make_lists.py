@@ -30,6 +30,9 @@ EVERY = 1800.0  # seconds: people lose their rights, and devices are listed, wit
 TOGETHER = 2.0  # seconds: many issues may change at once
 PREFIXES = (f"{issue_text.DISABLED} ", f"{issue_text.UNSTABLE} ")
 AUTHORS_MOST = 200  # that GitHub is asked about each time
+PAGE, MOST_PAGES = 100, 10  # GitHub shows no more than a thousand results of a search
+LOOKUPS_MOST = 50  # of issues that the search no longer finds
+IssuesByNumber = dict[int, dict[str, Any]]  # issues by number
 
 
 def periodic(_settings: Settings) -> dict[str, float]:
@@ -87,6 +90,36 @@ async def make_lists(context: Context, task: Task) -> None:
         log.info("lists made", repo=repo, lists=changed, issues=len(read), effective=effective)
 
 
+async def find_missed_issues(context: Context, task: Task) -> None:
+    """Compare the records of a repository's issues about CI with GitHub's search. Key: its id."""
+    if not task.key.isdigit():
+        raise GiveUp(f"{task.key!r} is not the id of a repository")
+    identifier = int(task.key)
+    async with context.store.read() as tx:
+        repo = (await rows.listing_repositories(tx, context.settings)).get(identifier)
+        known = {row["number"]: row["updated_at"] or 0 for row in await rows.candidate_issues(tx, identifier)}
+    if repo is None:
+        return
+    client = context.app_for(repo).client(repo, issues="read")
+    try:
+        issues, complete = await _search(context, client, repo)
+        if complete:
+            issues |= await _look_up(context, client, repo, sorted(known.keys() - issues.keys()))
+    except GitHubRefused as error:
+        log.info("issues cannot be searched", repo=repo, reason=str(error))
+        return
+    behind = [
+        issue
+        for number, issue in issues.items()
+        if (as_time(issue["updated_at"]) or 0) > known.get(number, -1)
+    ]
+    for issue in behind:
+        async with context.store.transaction() as tx:
+            await inbox.store_delivery(tx, _as_delivery({"id": identifier, "full_name": repo}, issue))
+    if behind:
+        log.info("issues found", repo=repo, issues=len(behind))
+
+
 async def _refusals(context: Context, repo: str, issues: Sequence[CandidateRow]) -> dict[str, str]:
     """Return, by author, why their issues change nothing; authors who may disable tests are absent."""
     trusted = {login.casefold() for login in context.settings.of(DisabledSettings).ci_disable_authors}
@@ -123,41 +156,6 @@ def _understood(
         "created_at": issue["created_at"],
         "updated_at": issue["updated_at"],
     }
-
-
-PAGE, MOST_PAGES = 100, 10  # GitHub shows no more than a thousand results of a search
-LOOKUPS_MOST = 50  # of issues that the search no longer finds
-IssuesByNumber = dict[int, dict[str, Any]]  # issues by number
-
-
-async def find_missed_issues(context: Context, task: Task) -> None:
-    """Compare the records of a repository's issues about CI with GitHub's search. Key: its id."""
-    if not task.key.isdigit():
-        raise GiveUp(f"{task.key!r} is not the id of a repository")
-    identifier = int(task.key)
-    async with context.store.read() as tx:
-        repo = (await rows.listing_repositories(tx, context.settings)).get(identifier)
-        known = {row["number"]: row["updated_at"] or 0 for row in await rows.candidate_issues(tx, identifier)}
-    if repo is None:
-        return
-    client = context.app_for(repo).client(repo, issues="read")
-    try:
-        issues, complete = await _search(context, client, repo)
-        if complete:
-            issues |= await _look_up(context, client, repo, sorted(known.keys() - issues.keys()))
-    except GitHubRefused as error:
-        log.info("issues cannot be searched", repo=repo, reason=str(error))
-        return
-    behind = [
-        issue
-        for number, issue in issues.items()
-        if (as_time(issue["updated_at"]) or 0) > known.get(number, -1)
-    ]
-    for issue in behind:
-        async with context.store.transaction() as tx:
-            await inbox.store_delivery(tx, _as_delivery({"id": identifier, "full_name": repo}, issue))
-    if behind:
-        log.info("issues found", repo=repo, issues=len(behind))
 
 
 async def _search(context: Context, client: Client, repo: str) -> tuple[IssuesByNumber, bool]:

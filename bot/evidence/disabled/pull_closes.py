@@ -33,6 +33,15 @@ _CLOSES = re2.compile(
     rf"(?:({_REPO})?#|https?://[a-z0-9.:-]{{1,100}}/({_REPO})/issues/)([0-9]{{1,10}})\b"
 )
 _HIDDEN = re2.compile(r"(?s)<!--.*?(?:-->|$)|(?m:^)[ \t]*```.*?(?:(?m:^)[ \t]*```|$)|`[^`\n]*`")
+Issue = tuple[str, int]  # repository, case folded, and number
+PULL, CLOSES = records["pull_request"].c, ci_pull_closes.c
+UNREAD_MOST = 200  # pull requests whose commits are read after one look
+_READ = sa.and_(
+    CLOSES.repository_id == PULL.repository_id, CLOSES.number == PULL.number, CLOSES.head_sha == PULL.head_sha
+)
+log = structlog.get_logger("bot.evidence.disabled.pull_closes")
+
+PAGE, MOST_PAGES = 100, 3  # GitHub lists no more than 250 commits of a pull request
 
 
 def closed_issues(text: str, repo: str) -> set[tuple[str, int]]:
@@ -50,14 +59,6 @@ def closed_issues(text: str, repo: str) -> set[tuple[str, int]]:
 def closed_by_description(text: str, repo: str) -> set[tuple[str, int]]:
     """Return the issues that a pull request's description closes; comments and code in it close nothing."""
     return closed_issues(_HIDDEN.sub(" ", text[:TEXT_MOST]), repo)
-
-
-Issue = tuple[str, int]  # repository, case folded, and number
-PULL, CLOSES = records["pull_request"].c, ci_pull_closes.c
-UNREAD_MOST = 200  # pull requests whose commits are read after one look
-_READ = sa.and_(
-    CLOSES.repository_id == PULL.repository_id, CLOSES.number == PULL.number, CLOSES.head_sha == PULL.head_sha
-)
 
 
 async def find_pull(tx: Transaction, repository_id: int, number: int) -> PullRow | None:
@@ -121,11 +122,6 @@ def without_closed(
 ) -> list[DisablingRow]:
     """Return the issues of a repository that are not in `closed`."""
     return [issue for issue in issues if (repo.casefold(), issue["number"]) not in closed]
-
-
-log = structlog.get_logger("bot.evidence.disabled.pull_closes")
-
-PAGE, MOST_PAGES = 100, 3  # GitHub lists no more than 250 commits of a pull request
 
 
 def request_pull(tx: Transaction, repository_id: int, number: int) -> None:

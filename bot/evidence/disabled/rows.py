@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 ISSUES_MOST = 5_000  # of a repository, the oldest first: opening more does not push them out
 LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 REPOSITORY = records["repository"].c
+_WORD = re.compile(r"[a-z]+|[0-9]+")
+LISTED = re.compile(r"(?P<name>\S+) \((?P<suite>\S+)\)")
+SYSTEMS = {"windows": "win", "macos": "mac"}  # as the lists call them, beside their own names
+EVERYWHERE: frozenset[str] = frozenset()
 
 
 async def listing_repositories(tx: Transaction, settings: Settings) -> dict[int, str]:
@@ -104,20 +108,6 @@ async def replace_issues(tx: Transaction, repository_id: int, issues: Sequence[D
         await tx.upsert(ci_disabling, changed, replaced=names)
 
 
-def _plain(row: DisablingRow | None) -> dict[str, Any] | None:
-    """Return a row in the form in which it is stored."""
-    if row is None:
-        return None
-    entries = [[name, list(platforms)] for name, platforms in row["entries"]]
-    return {**row, "entries": entries, "problems": list(row["problems"])}
-
-
-_WORD = re.compile(r"[a-z]+|[0-9]+")
-LISTED = re.compile(r"(?P<name>\S+) \((?P<suite>\S+)\)")
-SYSTEMS = {"windows": "win", "macos": "mac"}  # as the lists call them, beside their own names
-EVERYWHERE: frozenset[str] = frozenset()
-
-
 class DisabledHere:
     """The disabled tests of a repository, with their platforms."""
 
@@ -151,3 +141,11 @@ async def disabled_in_repository(
         return DisabledHere(own)
     upstream = lists.disabled_tests(await disabling_issues(tx, upstream_id))
     return DisabledHere(lists.for_backend(upstream, own, device))
+
+
+def _plain(row: DisablingRow | None) -> dict[str, Any] | None:
+    """Return a row in the form in which it is stored."""
+    if row is None:
+        return None
+    entries = [[name, list(platforms)] for name, platforms in row["entries"]]
+    return {**row, "entries": entries, "problems": list(row["problems"])}

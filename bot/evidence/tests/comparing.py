@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 CHANGES_MOST = 1_000  # tests of one kind that are named; all are counted
 PASSED_AT_ONCE = code_of(Code.PASSED, 1)
 SKIPPED = frozenset({Code.SKIPPED})
+Names = dict[int, int]  # test -> its name without the device
+REFERENCE = "cuda"  # the device of upstream that backends are held against, where upstream ran there
+COMMITS = 30  # of the backend, in which one is looked for that upstream tested, too
+JOBS_MOST = 1_000
+BATCH = 50  # blocks that are held at a time
+SLICE = 20_000  # rows that are held at a time
 
 
 class Change(StrEnum):
@@ -43,6 +49,34 @@ class TestChange(NamedTuple):
 
     family: str
     test_id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What changed, counted, and the first tests of every kind."""
+
+    counts: Mapping[Change, int]
+    changed: Mapping[Change, list[TestChange]]
+    only_head: list[str]  # families that did not run on the base
+    only_base: list[str]
+    families: int  # compared
+    tests: int  # compared, on the head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """A commit that a backend and upstream tested."""
+
+    sha: str
+    device: str  # of upstream's jobs; empty: they do not say
+    devices: list[str]  # on which upstream tested it
+    upstream: list[TestJobRow]  # on that device
+    backend: list[TestJobRow]
+
+
+class _Known(NamedTuple):
+    names: Names
+    files: dict[int, str]
 
 
 @dataclass(kw_only=True)
@@ -87,18 +121,6 @@ class SideTests:
 Side = dict[str, SideTests]  # by family
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """What changed, counted, and the first tests of every kind."""
-
-    counts: Mapping[Change, int]
-    changed: Mapping[Change, list[TestChange]]
-    only_head: list[str]  # families that did not run on the base
-    only_base: list[str]
-    families: int  # compared
-    tests: int  # compared, on the head
-
-
 def add_jobs(side: Side, jobs: Iterable[tuple[str, Block]]) -> Side:
     """Add jobs, given as family and block, to a side; return the side."""
     for family, results in jobs:
@@ -124,22 +146,6 @@ def compare_sides(base: Side, head: Side, *, most: int = CHANGES_MOST) -> Compar
         families=len(both),
         tests=sum(len(head[family].known) for family in both),
     )
-
-
-def _changes(base: SideTests, head: SideTests) -> dict[Change, set[int]]:
-    was_passing = base.passed
-    return {
-        Change.NEWLY_FAILING: head.failed & base.known - base.failed,
-        Change.STILL_FAILING: head.failed & base.failed,
-        Change.FIXED: base.failed & head.passed,
-        Change.NEW: head.known - base.known,
-        Change.GONE: base.known - head.known,
-        Change.NEWLY_SKIPPED: head.skipped & was_passing,
-    }
-
-
-Names = dict[int, int]  # test -> its name without the device
-REFERENCE = "cuda"  # the device of upstream that backends are held against, where upstream ran there
 
 
 @dataclass(kw_only=True)
@@ -208,28 +214,6 @@ def compare_backend(
     return comparison
 
 
-COMMITS = 30  # of the backend, in which one is looked for that upstream tested, too
-JOBS_MOST = 1_000
-BATCH = 50  # blocks that are held at a time
-SLICE = 20_000  # rows that are held at a time
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sides:
-    """A commit that a backend and upstream tested."""
-
-    sha: str
-    device: str  # of upstream's jobs; empty: they do not say
-    devices: list[str]  # on which upstream tested it
-    upstream: list[TestJobRow]  # on that device
-    backend: list[TestJobRow]
-
-
-class _Known(NamedTuple):
-    names: Names
-    files: dict[int, str]
-
-
 async def read_sides(
     tx: Transaction, owners: Collection[int], sha: str | None, device: str, hidden: Collection[int]
 ) -> Sides | None:
@@ -260,6 +244,28 @@ async def read_sides(
     return None
 
 
+async def compare_on_commit(tx: Transaction, both: Sides) -> ParityComparison:
+    """Compare the backend with upstream on a commit."""
+    upstream, backend = await _tests(tx, both.upstream), await _tests(tx, both.backend)
+    theirs = await _known(tx, both.upstream, upstream.known, files=True)
+    mine = await _known(tx, both.backend, backend.known, files=False)
+    return compare_backend(
+        upstream, backend, names=theirs.names, backend_names=mine.names, files=theirs.files
+    )
+
+
+def _changes(base: SideTests, head: SideTests) -> dict[Change, set[int]]:
+    was_passing = base.passed
+    return {
+        Change.NEWLY_FAILING: head.failed & base.known - base.failed,
+        Change.STILL_FAILING: head.failed & base.failed,
+        Change.FIXED: base.failed & head.passed,
+        Change.NEW: head.known - base.known,
+        Change.GONE: base.known - head.known,
+        Change.NEWLY_SKIPPED: head.skipped & was_passing,
+    }
+
+
 def _device(by_device: dict[str, list[TestJobRow]], wanted: str) -> str | None:
     """Choose the requested device, else cuda, else the one with the most tests."""
     if wanted:
@@ -271,16 +277,6 @@ def _device(by_device: dict[str, list[TestJobRow]], wanted: str) -> str | None:
 
 async def _jobs(tx: Transaction, sha: str) -> list[TestJobRow]:
     return (await result_rows.jobs_testing(tx, sha))[:JOBS_MOST]
-
-
-async def compare_on_commit(tx: Transaction, both: Sides) -> ParityComparison:
-    """Compare the backend with upstream on a commit."""
-    upstream, backend = await _tests(tx, both.upstream), await _tests(tx, both.backend)
-    theirs = await _known(tx, both.upstream, upstream.known, files=True)
-    mine = await _known(tx, both.backend, backend.known, files=False)
-    return compare_backend(
-        upstream, backend, names=theirs.names, backend_names=mine.names, files=theirs.files
-    )
 
 
 async def _tests(tx: Transaction, jobs: Sequence[TestJobRow]) -> SideTests:

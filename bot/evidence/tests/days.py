@@ -43,6 +43,29 @@ PAGE_SIZE = 1 << PAGE_BITS  # tests of a page
 TIME_UNIT = 10  # milliseconds: times are rounded to that
 INFLATED_MOST = 64 * 1024 * 1024
 FIELDS = {Code.FAILED: 1, Code.TIMED_OUT: 1, Code.ERROR: 2, Code.CRASHED: 2, Code.SKIPPED: 4}
+Sums = dict[int, list[int]]  # position in the page -> the fields of Counts
+Changes = dict[int, dict[str, Sums]]  # page -> group -> what is added
+TASK = "test_days"
+TOGETHER = 60.0  # seconds in which further jobs are awaited
+AT_LATEST = 600.0
+JOBS = 10  # counted in one transaction
+PAGES_READ = 2_000  # rows of one question
+JOB, DAYS = test_job.c, test_day.c
+
+
+class _Group(msgspec.Struct, array_like=True):
+    positions: bytes  # u16, differences
+    runs: bytes  # u32
+    units: bytes  # u32
+    rest: dict[int, tuple[int, int, int, int]]  # position -> failed, errors, flaky, skipped
+
+
+_GROUP = msgspec.msgpack.Decoder(_Group)
+
+
+class _JobRow(JobGeneration, JobTimes, JobCounted, JobBlock):
+    counts: bool  # whether the sums are to hold it
+    env_group: str
 
 
 class Counts(NamedTuple):
@@ -68,20 +91,6 @@ class Counts(NamedTuple):
     def plus(self, other: Counts) -> Counts:
         """Return the sum of both."""
         return Counts(*map(sum, zip(self, other, strict=True)))
-
-
-class _Group(msgspec.Struct, array_like=True):
-    positions: bytes  # u16, differences
-    runs: bytes  # u32
-    units: bytes  # u32
-    rest: dict[int, tuple[int, int, int, int]]  # position -> failed, errors, flaky, skipped
-
-
-_GROUP = msgspec.msgpack.Decoder(_Group)
-
-
-Sums = dict[int, list[int]]  # position in the page -> the fields of Counts
-Changes = dict[int, dict[str, Sums]]  # page -> group -> what is added
 
 
 def page_of_test(test_id: int) -> int:
@@ -141,6 +150,33 @@ def counts_of_tests(stored: bytes, test_ids: Iterable[int]) -> Iterator[tuple[in
                 yield test_id, name, Counts(runs[at], *rest, units[at])
 
 
+def request_days(tx: Transaction, repository_id: int) -> None:
+    """Request an update of a repository's daily sums."""
+    tx.enqueue(TASK, str(repository_id), delay=TOGETHER, max_wait=AT_LATEST)
+
+
+async def count_days(context: Context, task: Task) -> None:
+    """Count the jobs that are not counted yet."""
+    if not task.key.lstrip("-").isdigit():
+        raise GiveUp(f"{task.key!r} is not the id of a repository")
+    while await _count(context, int(task.key)):
+        await context.clock.sleep(PAUSE)
+
+
+async def days_of_tests(
+    tx: Transaction, repository_id: int, test_ids: Collection[int], *, since: int, until: int
+) -> dict[int, dict[int, dict[str, Counts]]]:
+    """Return the counts of tests in trusted runs from `since` to `until`: test -> day -> group -> counts."""
+    by_page: dict[int, list[int]] = {}
+    for test_id in test_ids:
+        by_page.setdefault(page_of_test(test_id), []).append(test_id)
+    query = sa.select(DAYS.page, DAYS.day, DAYS.counts).where(
+        DAYS.repository_id == repository_id, DAYS.page.in_(sorted(by_page)), DAYS.day.between(since, until)
+    )
+    stored = [tuple(row) for row in (await tx.run(query.order_by(DAYS.day).limit(PAGES_READ))).all()]
+    return await asyncio.to_thread(_history, stored, by_page)
+
+
 def _groups(stored: bytes | None) -> dict[str, msgspec.Raw]:
     if stored is None:
         return {}
@@ -190,32 +226,6 @@ def _bytes(kind: str, numbers: Iterable[int]) -> bytes:
     if sys.byteorder == "big":
         values.byteswap()
     return values.tobytes()
-
-
-TASK = "test_days"
-TOGETHER = 60.0  # seconds in which further jobs are awaited
-AT_LATEST = 600.0
-JOBS = 10  # counted in one transaction
-PAGES_READ = 2_000  # rows of one question
-JOB, DAYS = test_job.c, test_day.c
-
-
-class _JobRow(JobGeneration, JobTimes, JobCounted, JobBlock):
-    counts: bool  # whether the sums are to hold it
-    env_group: str
-
-
-def request_days(tx: Transaction, repository_id: int) -> None:
-    """Request an update of a repository's daily sums."""
-    tx.enqueue(TASK, str(repository_id), delay=TOGETHER, max_wait=AT_LATEST)
-
-
-async def count_days(context: Context, task: Task) -> None:
-    """Count the jobs that are not counted yet."""
-    if not task.key.lstrip("-").isdigit():
-        raise GiveUp(f"{task.key!r} is not the id of a repository")
-    while await _count(context, int(task.key)):
-        await context.clock.sleep(PAUSE)
 
 
 async def _count(context: Context, repository_id: int) -> bool:
@@ -304,20 +314,6 @@ async def _store(tx: Transaction, repository_id: int, rows: Sequence[tuple[int, 
     if empty := [(page, day) for page, day, counts in rows if counts is None]:
         mine = DAYS.repository_id == repository_id
         await tx.run(sa.delete(test_day).where(mine, tx.among((DAYS.page, DAYS.day), empty)))
-
-
-async def days_of_tests(
-    tx: Transaction, repository_id: int, test_ids: Collection[int], *, since: int, until: int
-) -> dict[int, dict[int, dict[str, Counts]]]:
-    """Return the counts of tests in trusted runs from `since` to `until`: test -> day -> group -> counts."""
-    by_page: dict[int, list[int]] = {}
-    for test_id in test_ids:
-        by_page.setdefault(page_of_test(test_id), []).append(test_id)
-    query = sa.select(DAYS.page, DAYS.day, DAYS.counts).where(
-        DAYS.repository_id == repository_id, DAYS.page.in_(sorted(by_page)), DAYS.day.between(since, until)
-    )
-    stored = [tuple(row) for row in (await tx.run(query.order_by(DAYS.day).limit(PAGES_READ))).all()]
-    return await asyncio.to_thread(_history, stored, by_page)
 
 
 def _history(

@@ -89,6 +89,19 @@ def environment_of_job(
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class TestSettings:
+    """How test results are read."""
+
+    job_env: JobEnv = option(  # noqa: RUF009 - a field, as the others
+        "Where the tests of a job ran, where their reports do not say: a table from a regular expression over the "
+        'job\'s name to what it means, {"gfx9": {"accelerator": "rocm"}}; the first that names a field decides.',
+        parse_table,
+        default=(),
+        show=as_text,
+    )
+
+
 def _by_table(name: str, table: JobEnv) -> dict[str, str]:
     named: dict[str, str] = {}
     for pattern, fields in table:
@@ -120,16 +133,3 @@ def _compiled(pattern: str) -> re2._Regexp[str]:
     options.log_errors = False
     options.case_sensitive = False
     return re2.compile(pattern, options)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestSettings:
-    """How test results are read."""
-
-    job_env: JobEnv = option(  # noqa: RUF009 - a field, as the others
-        "Where the tests of a job ran, where their reports do not say: a table from a regular expression over the "
-        'job\'s name to what it means, {"gfx9": {"accelerator": "rocm"}}; the first that names a field decides.',
-        parse_table,
-        default=(),
-        show=as_text,
-    )

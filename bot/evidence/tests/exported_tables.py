@@ -33,6 +33,44 @@ JOB, CLASS, SUMMARY, FAILURE, TEST = test_job.c, test_class.c, test_summary.c, t
 LOSS = test_loss.c
 RUN_KEY = ("repository_id", "run_id", "run_attempt")
 NAMES_AT_ONCE = 500  # tests
+TRUNK = re.compile("trunk/[0-9a-f]{40}")
+RESULTS = {
+    Code.PASSED: "success", Code.XPASSED: "success", Code.XFAILED: "skipped", Code.SKIPPED: "skipped",
+    Code.FAILED: "failure", Code.TIMED_OUT: "failure", Code.ERROR: "error", Code.CRASHED: "error",
+}  # fmt: skip
+SAYS = {
+    "failure": "failure",
+    "error": "error",
+    "skipped": "skipped",
+}  # the member with what was said, by result
+WITHOUT = ("block", "counted", "counted_day", "counted_group", "counted_block", "unreadable", "notes", "generation",
+           "env_id", "flags", "properties", "digest", "id")  # fmt: skip
+OF_JOB = ("job_id", "repo", "backend", "upstream_repo", "workflow", "base_name", "config", "head_sha", "head_branch",
+          "trusted", "at")  # fmt: skip
+WHOLE, TEXT = "Int64", "String"
+NAMES = {"file": "LowCardinality(String)", "suite": "LowCardinality(String)"}
+COUNTS = ("tests", "failures", "errors", "skipped", "successes", "flaky", "time_ms")
+SAID = f"Array(Tuple(type {TEXT}, message {TEXT}, text {TEXT}))"
+INSERTED = {"time_inserted": "DateTime64(9)"}  # when the job's newest part was received
+SUITES = {
+    **INSERTED, **dict.fromkeys(("classname", "file", "invoking_file"), TEXT), "time": "Float32",
+    **dict.fromkeys(("errors", "failures", "job_id", "skipped", "successes", "tests", "workflow_id",
+                     "workflow_run_attempt"), WHOLE),
+}  # fmt: skip
+CASES = {
+    **INSERTED,
+    **dict.fromkeys(
+        ("classname", "file", "invoking_file", "name", "result", "status", "type_param", "value_param"), TEXT),
+    **dict.fromkeys(("job_id", "line", "workflow_id"), WHOLE), "workflow_run_attempt": "Int32",
+    "duration": "Float32", "time": "Float32",
+    **dict.fromkeys(("error", "failure", "skipped"), SAID), "rerun": f"Array(Tuple(message {TEXT}, text {TEXT}))",
+    "system-out": f"Array({TEXT})", "system-err": f"Array({TEXT})",
+    "properties": f"Tuple(property Tuple(name {TEXT}, value {TEXT}))",
+}  # fmt: skip
+LISTS = ("error", "failure", "skipped", "rerun")
+COUNTED = {f"{name}_count": f"UInt32 MATERIALIZED length({name})" for name in LISTS}
+_LINE = msgspec.json.Decoder(dict[str, Any])
+CASE_ORDER = ("workflow_id", "job_id", "file", "classname", "name")
 
 
 async def read_runs(tx: Transaction, _export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
@@ -72,21 +110,6 @@ async def read_failures(tx: Transaction, export: Export, keys: Sequence[RowKey])
     runs = await read_runs(tx, export, keys)
     failed = FAILURE.outcome.in_(sorted(FAILING)) | (FAILURE.failed_attempts > 0)
     return await _with_rows(tx, runs, _failures().where(failed), FAILURE.generation, (FAILURE.test_id,))
-
-
-async def _with_rows(
-    tx: Transaction,
-    runs: dict[RowKey, ExportedRow],
-    query: sa.Select[Any],
-    generation: sa.ColumnElement[Any],
-    order: Iterable[sa.ColumnElement[Any]],
-) -> dict[RowKey, ExportedRow]:
-    exported: dict[RowKey, ExportedRow] = {}
-    for key, run in runs.items():
-        jobs: dict[int, TestJobRow] = {job["generation"]: job for job in run["jobs"]}
-        rows = await tx.rows(query.where(generation.in_(sorted(jobs))).order_by(generation, *order))
-        exported[key] = {**run, "rows": [row | {"job_id": jobs[row["generation"]]["job_id"]} for row in rows]}
-    return exported
 
 
 async def failures_of_job(tx: Transaction, generation: int) -> dict[int, list[dict[str, Any]]]:
@@ -138,24 +161,6 @@ async def read_losses(tx: Transaction, _export: Export, keys: Sequence[RowKey]) 
     return losses
 
 
-def _failures() -> sa.Select[Any]:
-    columns = (column for column in FAILURE if column.name not in {"evidence", "head_sha", "at"})
-    joined = test_failure.join(test, TEST.id == FAILURE.test_id).join(test_class, CLASS.id == TEST.class_id)
-    return sa.select(*columns, CLASS.file, CLASS.suite, TEST.name).select_from(joined)
-
-
-TRUNK = re.compile("trunk/[0-9a-f]{40}")
-RESULTS = {
-    Code.PASSED: "success", Code.XPASSED: "success", Code.XFAILED: "skipped", Code.SKIPPED: "skipped",
-    Code.FAILED: "failure", Code.TIMED_OUT: "failure", Code.ERROR: "error", Code.CRASHED: "error",
-}  # fmt: skip
-SAYS = {
-    "failure": "failure",
-    "error": "error",
-    "skipped": "skipped",
-}  # the member with what was said, by result
-
-
 def is_exported_whole(job: TestJobRow) -> bool:
     """Whether all cases of a job are exported: those of a trusted branch, or of a commit on it tested alone."""
     of_commit = TRUNK.fullmatch(job["head_branch"] or "") is not None and job["event"] == "push"
@@ -193,78 +198,6 @@ def describe_case(
     case = _case(run, job_id, names, outcome, None if time == NO_TIME else time)
     mine = next((failure for failure in said if failure["outcome"] == outcome), None)
     return case | (_said(mine) if mine else {"status": "flaky"} if code & FLAKY else {})
-
-
-def _case(
-    run: ExportedRow, job_id: int, names: tuple[str, str, str], outcome: Code, time_ms: int | None
-) -> dict[str, Any]:
-    file, suite, name = names
-    seconds = None if time_ms is None else time_ms / 1000
-    result = RESULTS[outcome]
-    return {
-        "classname": suite,
-        "file": file,
-        "invoking_file": file,
-        "name": name,
-        "time": seconds,
-        "duration": seconds,
-        "result": result,
-        "status": outcome.name.lower(),
-        **_of_run(run, job_id),
-    }
-
-
-def _said(failure: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the texts of a case, under their names in the document."""
-    result = RESULTS[Code(failure["outcome"])]
-    words = {"type": failure["type"], "message": failure["message"], "text": failure["stack"]}
-    fields: dict[str, Any] = {
-        "invoking_file": failure["invoking_file"] or failure["file"],
-        "line": failure["line"],
-    }
-    if failure["flaky"] or (failure["failed_attempts"] and result == "success"):
-        fields["rerun"] = {"message": failure["message"], "text": failure["stack"]}
-    if result in SAYS:
-        fields[SAYS[result]] = words
-    if failure["output"]:
-        fields["system-out"] = {"text": failure["output"]}
-    if failure["properties"]:
-        listed = [{"name": name, "value": value} for name, value in failure["properties"].items()]
-        fields["properties"] = {"property": listed}
-    return fields
-
-
-def _of_run(run: ExportedRow, job_id: int) -> dict[str, Any]:
-    return {"job_id": job_id, "workflow_id": run["run_id"], "workflow_run_attempt": run["run_attempt"]}
-
-
-WITHOUT = ("block", "counted", "counted_day", "counted_group", "counted_block", "unreadable", "notes", "generation",
-           "env_id", "flags", "properties", "digest", "id")  # fmt: skip
-OF_JOB = ("job_id", "repo", "backend", "upstream_repo", "workflow", "base_name", "config", "head_sha", "head_branch",
-          "trusted", "at")  # fmt: skip
-WHOLE, TEXT = "Int64", "String"
-NAMES = {"file": "LowCardinality(String)", "suite": "LowCardinality(String)"}
-COUNTS = ("tests", "failures", "errors", "skipped", "successes", "flaky", "time_ms")
-SAID = f"Array(Tuple(type {TEXT}, message {TEXT}, text {TEXT}))"
-INSERTED = {"time_inserted": "DateTime64(9)"}  # when the job's newest part was received
-SUITES = {
-    **INSERTED, **dict.fromkeys(("classname", "file", "invoking_file"), TEXT), "time": "Float32",
-    **dict.fromkeys(("errors", "failures", "job_id", "skipped", "successes", "tests", "workflow_id",
-                     "workflow_run_attempt"), WHOLE),
-}  # fmt: skip
-CASES = {
-    **INSERTED,
-    **dict.fromkeys(
-        ("classname", "file", "invoking_file", "name", "result", "status", "type_param", "value_param"), TEXT),
-    **dict.fromkeys(("job_id", "line", "workflow_id"), WHOLE), "workflow_run_attempt": "Int32",
-    "duration": "Float32", "time": "Float32",
-    **dict.fromkeys(("error", "failure", "skipped"), SAID), "rerun": f"Array(Tuple(message {TEXT}, text {TEXT}))",
-    "system-out": f"Array({TEXT})", "system-err": f"Array({TEXT})",
-    "properties": f"Tuple(property Tuple(name {TEXT}, value {TEXT}))",
-}  # fmt: skip
-LISTS = ("error", "failure", "skipped", "rerun")
-COUNTED = {f"{name}_count": f"UInt32 MATERIALIZED length({name})" for name in LISTS}
-_LINE = msgspec.json.Decoder(dict[str, Any])
 
 
 def copy_jobs(export: Export) -> TableCopy:
@@ -310,33 +243,6 @@ def copy_cases(export: Export) -> TableCopy:
             }
 
     return _ours(export, "test_case", columns, ("file", "suite", "name"), rows)
-
-
-def _ours(
-    export: Export,
-    name: str,
-    columns: Mapping[str, str],
-    order: tuple[str, ...],
-    rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
-) -> TableCopy:
-    of_job = column_types(test_job)
-    key = {column.name: WHOLE for column in export.key_columns}
-    columns_of_table = {**key, **{column: of_job.get(column, TEXT) for column in OF_JOB}, **columns}
-    return copy_of(export, columns_of_table, name=name, order=("job_id", *order), rows=rows, several=True)
-
-
-def _jobs(row: ExportedRow) -> dict[int, dict[str, Any]]:
-    """Return the columns that all rows of a job share, by job id."""
-    run = {name: row[name] for name in ("repository_id", "run_id", "run_attempt")}
-    return {
-        job["job_id"]: {name: job.get(name) for name in OF_JOB} | {"repo": row.get("repo")} | run
-        for job in row["jobs"]
-    }
-
-
-def _rows(row: ExportedRow) -> Iterator[dict[str, Any]]:
-    jobs = _jobs(row)
-    return ({**line, **jobs[line["job_id"]]} for line in row["rows"])
 
 
 def case_lines(cases: CasesFile | None) -> Iterator[dict[str, Any]]:
@@ -385,7 +291,95 @@ def copy_upstream_test_runs(_export: Export) -> TableCopy:
     )
 
 
-CASE_ORDER = ("workflow_id", "job_id", "file", "classname", "name")
+async def _with_rows(
+    tx: Transaction,
+    runs: dict[RowKey, ExportedRow],
+    query: sa.Select[Any],
+    generation: sa.ColumnElement[Any],
+    order: Iterable[sa.ColumnElement[Any]],
+) -> dict[RowKey, ExportedRow]:
+    exported: dict[RowKey, ExportedRow] = {}
+    for key, run in runs.items():
+        jobs: dict[int, TestJobRow] = {job["generation"]: job for job in run["jobs"]}
+        rows = await tx.rows(query.where(generation.in_(sorted(jobs))).order_by(generation, *order))
+        exported[key] = {**run, "rows": [row | {"job_id": jobs[row["generation"]]["job_id"]} for row in rows]}
+    return exported
+
+
+def _failures() -> sa.Select[Any]:
+    columns = (column for column in FAILURE if column.name not in {"evidence", "head_sha", "at"})
+    joined = test_failure.join(test, TEST.id == FAILURE.test_id).join(test_class, CLASS.id == TEST.class_id)
+    return sa.select(*columns, CLASS.file, CLASS.suite, TEST.name).select_from(joined)
+
+
+def _case(
+    run: ExportedRow, job_id: int, names: tuple[str, str, str], outcome: Code, time_ms: int | None
+) -> dict[str, Any]:
+    file, suite, name = names
+    seconds = None if time_ms is None else time_ms / 1000
+    result = RESULTS[outcome]
+    return {
+        "classname": suite,
+        "file": file,
+        "invoking_file": file,
+        "name": name,
+        "time": seconds,
+        "duration": seconds,
+        "result": result,
+        "status": outcome.name.lower(),
+        **_of_run(run, job_id),
+    }
+
+
+def _said(failure: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the texts of a case, under their names in the document."""
+    result = RESULTS[Code(failure["outcome"])]
+    words = {"type": failure["type"], "message": failure["message"], "text": failure["stack"]}
+    fields: dict[str, Any] = {
+        "invoking_file": failure["invoking_file"] or failure["file"],
+        "line": failure["line"],
+    }
+    if failure["flaky"] or (failure["failed_attempts"] and result == "success"):
+        fields["rerun"] = {"message": failure["message"], "text": failure["stack"]}
+    if result in SAYS:
+        fields[SAYS[result]] = words
+    if failure["output"]:
+        fields["system-out"] = {"text": failure["output"]}
+    if failure["properties"]:
+        listed = [{"name": name, "value": value} for name, value in failure["properties"].items()]
+        fields["properties"] = {"property": listed}
+    return fields
+
+
+def _of_run(run: ExportedRow, job_id: int) -> dict[str, Any]:
+    return {"job_id": job_id, "workflow_id": run["run_id"], "workflow_run_attempt": run["run_attempt"]}
+
+
+def _ours(
+    export: Export,
+    name: str,
+    columns: Mapping[str, str],
+    order: tuple[str, ...],
+    rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
+) -> TableCopy:
+    of_job = column_types(test_job)
+    key = {column.name: WHOLE for column in export.key_columns}
+    columns_of_table = {**key, **{column: of_job.get(column, TEXT) for column in OF_JOB}, **columns}
+    return copy_of(export, columns_of_table, name=name, order=("job_id", *order), rows=rows, several=True)
+
+
+def _jobs(row: ExportedRow) -> dict[int, dict[str, Any]]:
+    """Return the columns that all rows of a job share, by job id."""
+    run = {name: row[name] for name in ("repository_id", "run_id", "run_attempt")}
+    return {
+        job["job_id"]: {name: job.get(name) for name in OF_JOB} | {"repo": row.get("repo")} | run
+        for job in row["jobs"]
+    }
+
+
+def _rows(row: ExportedRow) -> Iterator[dict[str, Any]]:
+    jobs = _jobs(row)
+    return ({**line, **jobs[line["job_id"]]} for line in row["rows"])
 
 
 def _upstream(

@@ -42,6 +42,22 @@ if TYPE_CHECKING:
     from bot.evidence.tests.tables import TestJobRow
 
 NAMES = {"file": "LowCardinality(String)", "suite": "LowCardinality(String)"}
+MODULE = "bot.evidence.tests.exports"
+WHOLE, TEXT, FEW, NUMBER = "Int64", "String", "LowCardinality(String)", "UInt64"
+TIME = "DateTime64(3, 'UTC')"
+LANGUAGE = "Enum8('unknown' = 0, 'python' = 1, 'cpp' = 2)"
+OUTCOMES = ("unknown", "passed", "failed", "error", "skipped", "xfailed", "xpassed", "crashed", "timed_out")
+_NUMBERED = ", ".join(f"'{name}' = {number}" for number, name in enumerate(OUTCOMES))
+OUTCOME = f"Enum8({_NUMBERED})"
+SUMMARY = 256  # characters of what an attempt said
+DEVICES_MOST = 255
+FLAKY = "flaky"  # the status of a case that passed after it had failed
+# upstream's names of what we know of machines
+ENVIRONMENT = {
+    "os": "os", "cpu_architecture": "arch", "python_version": "python", "accelerator": "accelerator",
+    "accelerator_version": "accelerator_version", "device_name": "device_name", "device_count": "device_count",
+}  # fmt: skip
+PIECE = 256 * 1024
 
 
 def copy_state_rows(export: Export) -> TableCopy:
@@ -70,7 +86,6 @@ def _shape(make: str, read: str) -> Shape:
     return Shape(make=make, read=f"bot.evidence.tests.exported_tables:{read}", most=500)
 
 
-MODULE = "bot.evidence.tests.exports"
 STATE_EXPORTS = (
     Export(
         name="test_states",
@@ -95,22 +110,6 @@ STATE_EXPORTS = (
         },
     ),
 )
-
-
-WHOLE, TEXT, FEW, NUMBER = "Int64", "String", "LowCardinality(String)", "UInt64"
-TIME = "DateTime64(3, 'UTC')"
-LANGUAGE = "Enum8('unknown' = 0, 'python' = 1, 'cpp' = 2)"
-OUTCOMES = ("unknown", "passed", "failed", "error", "skipped", "xfailed", "xpassed", "crashed", "timed_out")
-_NUMBERED = ", ".join(f"'{name}' = {number}" for number, name in enumerate(OUTCOMES))
-OUTCOME = f"Enum8({_NUMBERED})"
-SUMMARY = 256  # characters of what an attempt said
-DEVICES_MOST = 255
-FLAKY = "flaky"  # the status of a case that passed after it had failed
-# upstream's names of what we know of machines
-ENVIRONMENT = {
-    "os": "os", "cpu_architecture": "arch", "python_version": "python", "accelerator": "accelerator",
-    "accelerator_version": "accelerator_version", "device_name": "device_name", "device_count": "device_count",
-}  # fmt: skip
 
 
 def copy_tests(_export: Export) -> TableCopy:
@@ -192,64 +191,6 @@ def copy_runs(_export: Export) -> TableCopy:
     )
 
 
-def _attempts(line: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the outcomes and messages of a case's attempts: an earlier failed one, if any, and the last."""
-    before = line.get("rerun")
-    earlier = [("failed", (before or {}).get("message") or "")] if before or line["status"] == FLAKY else []
-    said = next((line[name]["message"] for name in ("failure", "error", "skipped") if name in line), "")
-    status = "passed" if line["status"] == FLAKY else line["status"]
-    return [*earlier, (status if status in OUTCOMES else "unknown", said or "")]
-
-
-def _table(
-    name: str,
-    columns: Mapping[str, str],
-    order: tuple[str, ...],
-    rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
-    **more: Any,
-) -> TableCopy:
-    return TableCopy(table=ColumnTable(name=f"tests.{name}", columns=columns, order=order), rows=rows, **more)
-
-
-def _catalog(
-    name: str,
-    columns: Mapping[str, str],
-    rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
-    number: Callable[[ExportedRow], int],
-) -> TableCopy:
-    """Copy a catalog of values that jobs of a repository share."""
-
-    def key_values(_key: RowKey, job: ExportedRow | None) -> tuple[int] | None:
-        return None if job is None else (number(job),)
-
-    return _table(name, columns, ("id",), rows, key=("id",), key_values=key_values, shared=True)
-
-
-def _repo_of(_key: RowKey, job: ExportedRow | None) -> tuple[str] | None:
-    return None if job is None else (job["repo"],)
-
-
-def _test_id(job: ExportedRow, line: Mapping[str, Any]) -> int:
-    return _number(job["repo"], line["file"], line["classname"], line["name"], _language(line["file"]))
-
-
-def _environment_id(job: ExportedRow) -> int:
-    return _number(job["repo"], *(str(job.get(ours) or "") for ours in ENVIRONMENT.values()))
-
-
-def _flags_id(job: ExportedRow) -> int:
-    return _number(job["repo"], *(f"{name}={value}" for name, value in sorted((job["flags"] or {}).items())))
-
-
-def _language(file: str) -> str:
-    return "python" if file.endswith(".py") else "unknown"
-
-
-def _number(*parts: str) -> int:
-    digest = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8)
-    return int.from_bytes(digest.digest(), "big")
-
-
 def _hub_export(name: str, make: str, *, cases: bool) -> Export:
     shape = Shape(
         make=f"bot.evidence.tests.exports:{make}",
@@ -275,9 +216,6 @@ HUB_EXPORTS = (
 )
 
 
-PIECE = 256 * 1024
-
-
 def copy_lines(export: Export, row: ExportedRow) -> list[StoredObject]:
     """Copy the suites of a run, one line per suite."""
     return _object(export, row, [describe_suite(row, suite) for suite in row["rows"]])
@@ -286,14 +224,6 @@ def copy_lines(export: Export, row: ExportedRow) -> list[StoredObject]:
 def copy_failures(export: Export, row: ExportedRow) -> list[StoredObject]:
     """Copy the failed cases of a run, one line per case."""
     return _object(export, row, [describe_failure(row, failure) for failure in row["rows"]])
-
-
-def _object(export: Export, row: ExportedRow, lines: list[dict[str, Any]]) -> list[StoredObject]:
-    return [StoredObject(key=_key(export, row), content=lambda: map(json_line, lines))]
-
-
-def _key(export: Export, row: ExportedRow) -> str:
-    return object_key(export.name, row["run_id"], row["run_attempt"])
 
 
 async def load_cases(context: Context, rows: Mapping[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
@@ -336,30 +266,6 @@ class CasesFile:
         self.file.seek(0)
         while piece := self.file.read(PIECE):
             yield piece
-
-
-async def _write_cases(context: Context, run: ExportedRow, jobs: Iterable[TestJobRow]) -> CasesFile:
-    cases_file = CasesFile()
-    for job in jobs:
-        async with context.store.read() as tx:
-            content = (await blocks_of_jobs(tx, [job["generation"]])).get(job["generation"])
-            failures = await exported_tables.failures_of_job(tx, job["generation"])
-        if content is None:
-            continue
-        cases = await asyncio.to_thread(block.decode, content)
-        for start in range(0, len(cases.ids), NAMES_AT_ONCE):
-            part = block.Block(*(column[start : start + NAMES_AT_ONCE] for column in cases))
-            async with context.store.read() as tx:
-                names = await exported_tables.names_of_tests(tx, set(part.ids))
-            lines = (
-                json_line(
-                    describe_case(run, job["job_id"], names[test_id], (code, time), failures.get(test_id, ()))
-                )
-                for test_id, code, time in zip(*part, strict=True)
-                if test_id in names
-            )
-            await asyncio.to_thread(cases_file.file.writelines, lines)
-    return cases_file
 
 
 def _document_export(name: str, make: str, table: str, read: str, *, load: str = "", most: int) -> Export:
@@ -419,3 +325,93 @@ EXPORTS = (
     *STATE_EXPORTS,
     *HUB_EXPORTS,
 )
+
+
+def _attempts(line: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the outcomes and messages of a case's attempts: an earlier failed one, if any, and the last."""
+    before = line.get("rerun")
+    earlier = [("failed", (before or {}).get("message") or "")] if before or line["status"] == FLAKY else []
+    said = next((line[name]["message"] for name in ("failure", "error", "skipped") if name in line), "")
+    status = "passed" if line["status"] == FLAKY else line["status"]
+    return [*earlier, (status if status in OUTCOMES else "unknown", said or "")]
+
+
+def _table(
+    name: str,
+    columns: Mapping[str, str],
+    order: tuple[str, ...],
+    rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
+    **more: Any,
+) -> TableCopy:
+    return TableCopy(table=ColumnTable(name=f"tests.{name}", columns=columns, order=order), rows=rows, **more)
+
+
+def _catalog(
+    name: str,
+    columns: Mapping[str, str],
+    rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
+    number: Callable[[ExportedRow], int],
+) -> TableCopy:
+    """Copy a catalog of values that jobs of a repository share."""
+
+    def key_values(_key: RowKey, job: ExportedRow | None) -> tuple[int] | None:
+        return None if job is None else (number(job),)
+
+    return _table(name, columns, ("id",), rows, key=("id",), key_values=key_values, shared=True)
+
+
+def _repo_of(_key: RowKey, job: ExportedRow | None) -> tuple[str] | None:
+    return None if job is None else (job["repo"],)
+
+
+def _test_id(job: ExportedRow, line: Mapping[str, Any]) -> int:
+    return _number(job["repo"], line["file"], line["classname"], line["name"], _language(line["file"]))
+
+
+def _environment_id(job: ExportedRow) -> int:
+    return _number(job["repo"], *(str(job.get(ours) or "") for ours in ENVIRONMENT.values()))
+
+
+def _flags_id(job: ExportedRow) -> int:
+    return _number(job["repo"], *(f"{name}={value}" for name, value in sorted((job["flags"] or {}).items())))
+
+
+def _language(file: str) -> str:
+    return "python" if file.endswith(".py") else "unknown"
+
+
+def _number(*parts: str) -> int:
+    digest = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(digest.digest(), "big")
+
+
+def _object(export: Export, row: ExportedRow, lines: list[dict[str, Any]]) -> list[StoredObject]:
+    return [StoredObject(key=_key(export, row), content=lambda: map(json_line, lines))]
+
+
+def _key(export: Export, row: ExportedRow) -> str:
+    return object_key(export.name, row["run_id"], row["run_attempt"])
+
+
+async def _write_cases(context: Context, run: ExportedRow, jobs: Iterable[TestJobRow]) -> CasesFile:
+    cases_file = CasesFile()
+    for job in jobs:
+        async with context.store.read() as tx:
+            content = (await blocks_of_jobs(tx, [job["generation"]])).get(job["generation"])
+            failures = await exported_tables.failures_of_job(tx, job["generation"])
+        if content is None:
+            continue
+        cases = await asyncio.to_thread(block.decode, content)
+        for start in range(0, len(cases.ids), NAMES_AT_ONCE):
+            part = block.Block(*(column[start : start + NAMES_AT_ONCE] for column in cases))
+            async with context.store.read() as tx:
+                names = await exported_tables.names_of_tests(tx, set(part.ids))
+            lines = (
+                json_line(
+                    describe_case(run, job["job_id"], names[test_id], (code, time), failures.get(test_id, ()))
+                )
+                for test_id, code, time in zip(*part, strict=True)
+                if test_id in names
+            )
+            await asyncio.to_thread(cases_file.file.writelines, lines)
+    return cases_file

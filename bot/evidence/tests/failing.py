@@ -60,6 +60,14 @@ VERDICT_TONES: dict[str | None, str] = {
 # what templates see
 TEMPLATE_VALUES = {"VERDICT_WORDS": VERDICT_WORDS, "VERDICT_TONES": VERDICT_TONES}
 COUNTS = ("tests", "passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
+USUAL_RUNS = 5  # the newest trusted ones
+LEAST_RUNS = 3  # fewer say nothing of what is usual
+SHARE = 0.5
+UPSTREAM = "upstream"
+LOCATED = 1_000  # failures whose lines are looked at
+LISTED = 1_000  # tests of the list of failures
+NAME_MOST, MESSAGE_MOST = 200, 160  # characters
+UNEXCUSED = frozenset({Verdict.NEW, Verdict.NEW_TEST, Verdict.NO_BASELINE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +76,54 @@ class FailedCase:
 
     case: FailingRow
     job: TestJobRow
+
+
+class FewTests(NamedTuple):
+    """How many tests ran, and how many usually do."""
+
+    ran: int
+    usual: int
+    files: int = 0  # left out on purpose, which explains it
+
+    def __str__(self) -> str:
+        left_out = f", {self.files:,} files left out by selection" if self.files else ""
+        return f"ran {self.ran:,} of {self.usual:,} tests{left_out}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestedHead:
+    """The tests on a commit of upstream, as far as they may be shown."""
+
+    jobs: list[TestJobRow]  # upstream's own and those of public backends
+    labels: Mapping[int, str]  # what to call a repository
+
+    def of_pull(self) -> TestedHead:
+        """Return the head without jobs that only a backend attributes to this commit: they concern no pull request."""
+        return replace(self, jobs=[job for job in self.jobs if rows.is_proven(job)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameTest:
+    """A test that fails on some device, seen on all devices."""
+
+    repo: str  # whose test is linked: a backend's where it fails on one
+    test: FailingTest
+    verdict: str | None  # the one that is closest to the author
+    verdicts: Mapping[str, str | None]  # the same in each repository
+    words: str  # where it fails and passes
+    across: AcrossDevices
+    on_backends: int
+    jobs: tuple[TestJobRow, ...]  # in which it fails
+    cases: frozenset[TestCase]  # what it is called, on all devices
+
+    def fails_only_on(self, repository_ids: Collection[int]) -> bool:
+        """Whether it fails on one of these repositories and passes in upstream's own jobs."""
+        return is_only_here(self.across) and bool(set(self.across.failed_on) & set(repository_ids))
+
+    @property
+    def name(self) -> str:
+        """The name with file and suite."""
+        return " ".join(part for part in (self.test.file, self.test.suite, self.test.name) if part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,39 +216,6 @@ def sum_counts(jobs: Sequence[TestJobRow]) -> dict[str, int]:
     return {name: sum(job[name] for job in jobs) for name in COUNTS}  # type: ignore[literal-required]
 
 
-def _failing_test(failed: list[FailedCase]) -> FailingTest:
-    ordered = sorted(
-        failed,
-        key=lambda in_job: (
-            VERDICT_RANK[in_job.case["verdict"]],
-            in_job.job["name"],
-            in_job.case["generation"],
-        ),
-    )
-    return FailingTest(row=ordered[0].case, jobs=tuple(ordered))
-
-
-def _reading_order(test: FailingTest) -> tuple[bool, int, str, str, str]:
-    return not test.failed, VERDICT_RANK[test.verdict], test.file, test.suite, test.name
-
-
-USUAL_RUNS = 5  # the newest trusted ones
-LEAST_RUNS = 3  # fewer say nothing of what is usual
-SHARE = 0.5
-
-
-class FewTests(NamedTuple):
-    """How many tests ran, and how many usually do."""
-
-    ran: int
-    usual: int
-    files: int = 0  # left out on purpose, which explains it
-
-    def __str__(self) -> str:
-        left_out = f", {self.files:,} files left out by selection" if self.files else ""
-        return f"ran {self.ran:,} of {self.usual:,} tests{left_out}"
-
-
 def compare_with_usual(ran: int, usual: Sequence[int]) -> FewTests | None:
     """Compare a count of tests with the newest trusted runs; None if at least half ran, or nothing is usual.
 
@@ -215,49 +238,6 @@ def explain_by_exclusions(little: FewTests, files: int, left_out: int) -> FewTes
     FewTests(ran=120, usual=8400, files=0)
     """
     return little._replace(files=files) if little.ran + left_out >= little.usual * SHARE else little
-
-
-UPSTREAM = "upstream"
-LOCATED = 1_000  # failures whose lines are looked at
-LISTED = 1_000  # tests of the list of failures
-NAME_MOST, MESSAGE_MOST = 200, 160  # characters
-UNEXCUSED = frozenset({Verdict.NEW, Verdict.NEW_TEST, Verdict.NO_BASELINE})
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestedHead:
-    """The tests on a commit of upstream, as far as they may be shown."""
-
-    jobs: list[TestJobRow]  # upstream's own and those of public backends
-    labels: Mapping[int, str]  # what to call a repository
-
-    def of_pull(self) -> TestedHead:
-        """Return the head without jobs that only a backend attributes to this commit: they concern no pull request."""
-        return replace(self, jobs=[job for job in self.jobs if rows.is_proven(job)])
-
-
-@dataclass(frozen=True, kw_only=True)
-class SameTest:
-    """A test that fails on some device, seen on all devices."""
-
-    repo: str  # whose test is linked: a backend's where it fails on one
-    test: FailingTest
-    verdict: str | None  # the one that is closest to the author
-    verdicts: Mapping[str, str | None]  # the same in each repository
-    words: str  # where it fails and passes
-    across: AcrossDevices
-    on_backends: int
-    jobs: tuple[TestJobRow, ...]  # in which it fails
-    cases: frozenset[TestCase]  # what it is called, on all devices
-
-    def fails_only_on(self, repository_ids: Collection[int]) -> bool:
-        """Whether it fails on one of these repositories and passes in upstream's own jobs."""
-        return is_only_here(self.across) and bool(set(self.across.failed_on) & set(repository_ids))
-
-    @property
-    def name(self) -> str:
-        """The name with file and suite."""
-        return " ".join(part for part in (self.test.file, self.test.suite, self.test.name) if part)
 
 
 async def read_head(
@@ -292,36 +272,6 @@ async def failing_tests(tx: Transaction, head: TestedHead, *, repo: str) -> list
     return sorted(
         failing_somewhere, key=lambda test: (VERDICT_RANK[test.verdict], -test.on_backends, test.name)
     )
-
-
-def _same_test(tests: Sequence[FailingTest], head: TestedHead, repo: str) -> SameTest:
-    by_rank = sorted(tests, key=lambda test: (VERDICT_RANK[test.verdict], test.repository_id))
-    theirs = [test for test in by_rank if test.jobs[0].job["backend"]]
-    chosen = (theirs or by_rank)[0]
-    across = _across(by_rank)
-    return SameTest(
-        repo=chosen.jobs[0].job["backend"] or repo,
-        test=chosen,
-        verdict=by_rank[0].verdict,
-        verdicts={test.jobs[0].job["backend"] or repo: test.verdict for test in reversed(by_rank)},
-        words=describe_devices(across, head.labels),
-        across=across,
-        on_backends=len({test.repository_id for test in theirs}),
-        jobs=tuple(failed.job for test in by_rank for failed in test.jobs),
-        cases=frozenset(TestCase(test.suite, test.name) for test in by_rank),
-    )
-
-
-def _across(tests: Sequence[FailingTest]) -> AcrossDevices:
-    """Return the stored comparison of a test across devices, else one made of these failures alone."""
-    for test in tests:
-        for failed in test.jobs:
-            evidence = failed.case["evidence"]
-            if isinstance(evidence, dict) and (stored := evidence.get("across")):
-                return msgspec.convert(stored, AcrossDevices)
-    theirs = sorted({test.repository_id for test in tests if test.jobs[0].job["backend"]})
-    upstream = next((test.repository_id for test in tests if not test.jobs[0].job["backend"]), 0)
-    return AcrossDevices(upstream_id=upstream, failed=[""] if upstream else [], failed_on=theirs)
 
 
 def places_of_test(across: AcrossDevices, names: Mapping[int, str]) -> list[FailurePlace]:
@@ -397,15 +347,6 @@ async def compare_family(
     return little
 
 
-def _worse(little: FewTests, other: FewTests) -> bool:
-    return (little.files > 0, little.ran) < (other.files > 0, other.ran)
-
-
-def _of_newest_attempt(jobs: Sequence[TestJobRow]) -> list[TestJobRow]:
-    newest = max((job["run_id"], job["run_attempt"]) for job in jobs)
-    return [job for job in jobs if (job["run_id"], job["run_attempt"]) == newest]
-
-
 async def find_failures(tx: Transaction, subject: failures.FailuresSubject) -> failures.Failures:
     """Return the failing tests of a commit, with the same test on all backends as one."""
     head = await read_shown_head(tx, subject.repo, subject.sha, of_pull=subject.of_pull)
@@ -437,20 +378,105 @@ async def head_tests(tx: Transaction, subject: HeadSubject) -> HeadTests:
     )
 
 
-def _fails(job: TestJobRow, subject: HeadSubject) -> bool:
-    """Whether a job belongs to a backend's run that fails now, not to an attempt that was overtaken."""
-    runs = subject.failing.get((job["backend"] or "").casefold())
-    if not job["backend"] or runs is None:
-        return False
-    return job["run_id"] < 0 or (str(job["run_id"]), job["run_attempt"]) in runs  # below 0: of another CI
-
-
 async def read_shown_head(tx: Transaction, repo: str, sha: str, *, of_pull: bool) -> TestedHead:
     """Read what may be shown of the tests on a commit of upstream."""
     listed = await allowlists.read_in_force(tx)
     labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
     head = await read_head(tx, repo, await repositories.read_ids(tx, repo), sha, labels)
     return head.of_pull() if of_pull else head
+
+
+def verdict_words(of: str | None) -> str:
+    """Return a verdict in a word or two; empty if there is nothing to say."""
+    return "" if of in (None, Verdict.NO_BASELINE) else str(of).replace("_", " ")
+
+
+def verdict_tone(of: str | None) -> Tone:
+    """Return the tone of a verdict."""
+    return "bad" if VERDICT_RANK[of] <= VERDICT_RANK[Verdict.NO_BASELINE] else "warn"
+
+
+def describe_counts(jobs: Sequence[TestJobRow]) -> str:
+    """Describe the counts of jobs in words."""
+    counts = sum_counts(jobs)
+    failed = counts["failed"] + counts["errors"]
+    parts = [
+        f"{counts['tests']:,} tests",
+        f"{counts['passed']:,} passed",
+        f"{failed:,} failed" if failed else "",
+        f"{counts['skipped']:,} skipped" if counts["skipped"] else "",
+        f"{counts['flaky']:,} flaky" if counts["flaky"] else "",
+    ]
+    so_far = "so far " if any(job["partial"] for job in jobs) else ""
+    return so_far + ", ".join(part for part in parts if part)
+
+
+def shorten_line(text: str, most: int) -> str:
+    """Return a text on one line, shortened."""
+    return shorten(" ".join(clean(text).split()), most)
+
+
+def _failing_test(failed: list[FailedCase]) -> FailingTest:
+    ordered = sorted(
+        failed,
+        key=lambda in_job: (
+            VERDICT_RANK[in_job.case["verdict"]],
+            in_job.job["name"],
+            in_job.case["generation"],
+        ),
+    )
+    return FailingTest(row=ordered[0].case, jobs=tuple(ordered))
+
+
+def _reading_order(test: FailingTest) -> tuple[bool, int, str, str, str]:
+    return not test.failed, VERDICT_RANK[test.verdict], test.file, test.suite, test.name
+
+
+def _same_test(tests: Sequence[FailingTest], head: TestedHead, repo: str) -> SameTest:
+    by_rank = sorted(tests, key=lambda test: (VERDICT_RANK[test.verdict], test.repository_id))
+    theirs = [test for test in by_rank if test.jobs[0].job["backend"]]
+    chosen = (theirs or by_rank)[0]
+    across = _across(by_rank)
+    return SameTest(
+        repo=chosen.jobs[0].job["backend"] or repo,
+        test=chosen,
+        verdict=by_rank[0].verdict,
+        verdicts={test.jobs[0].job["backend"] or repo: test.verdict for test in reversed(by_rank)},
+        words=describe_devices(across, head.labels),
+        across=across,
+        on_backends=len({test.repository_id for test in theirs}),
+        jobs=tuple(failed.job for test in by_rank for failed in test.jobs),
+        cases=frozenset(TestCase(test.suite, test.name) for test in by_rank),
+    )
+
+
+def _across(tests: Sequence[FailingTest]) -> AcrossDevices:
+    """Return the stored comparison of a test across devices, else one made of these failures alone."""
+    for test in tests:
+        for failed in test.jobs:
+            evidence = failed.case["evidence"]
+            if isinstance(evidence, dict) and (stored := evidence.get("across")):
+                return msgspec.convert(stored, AcrossDevices)
+    theirs = sorted({test.repository_id for test in tests if test.jobs[0].job["backend"]})
+    upstream = next((test.repository_id for test in tests if not test.jobs[0].job["backend"]), 0)
+    return AcrossDevices(upstream_id=upstream, failed=[""] if upstream else [], failed_on=theirs)
+
+
+def _worse(little: FewTests, other: FewTests) -> bool:
+    return (little.files > 0, little.ran) < (other.files > 0, other.ran)
+
+
+def _of_newest_attempt(jobs: Sequence[TestJobRow]) -> list[TestJobRow]:
+    newest = max((job["run_id"], job["run_attempt"]) for job in jobs)
+    return [job for job in jobs if (job["run_id"], job["run_attempt"]) == newest]
+
+
+def _fails(job: TestJobRow, subject: HeadSubject) -> bool:
+    """Whether a job belongs to a backend's run that fails now, not to an attempt that was overtaken."""
+    runs = subject.failing.get((job["backend"] or "").casefold())
+    if not job["backend"] or runs is None:
+        return False
+    return job["run_id"] < 0 or (str(job["run_id"]), job["run_attempt"]) in runs  # below 0: of another CI
 
 
 def _describe_failing(same: SameTest, head: TestedHead, repo: str) -> failures.FailingTest:
@@ -488,33 +514,3 @@ def _mark(failed: FailedCase) -> TestMark:
         name=shorten_line(".".join(part for part in (case["suite"], case["name"]) if part), NAME_MOST),
         message=case["message"],
     )
-
-
-def verdict_words(of: str | None) -> str:
-    """Return a verdict in a word or two; empty if there is nothing to say."""
-    return "" if of in (None, Verdict.NO_BASELINE) else str(of).replace("_", " ")
-
-
-def verdict_tone(of: str | None) -> Tone:
-    """Return the tone of a verdict."""
-    return "bad" if VERDICT_RANK[of] <= VERDICT_RANK[Verdict.NO_BASELINE] else "warn"
-
-
-def describe_counts(jobs: Sequence[TestJobRow]) -> str:
-    """Describe the counts of jobs in words."""
-    counts = sum_counts(jobs)
-    failed = counts["failed"] + counts["errors"]
-    parts = [
-        f"{counts['tests']:,} tests",
-        f"{counts['passed']:,} passed",
-        f"{failed:,} failed" if failed else "",
-        f"{counts['skipped']:,} skipped" if counts["skipped"] else "",
-        f"{counts['flaky']:,} flaky" if counts["flaky"] else "",
-    ]
-    so_far = "so far " if any(job["partial"] for job in jobs) else ""
-    return so_far + ", ".join(part for part in parts if part)
-
-
-def shorten_line(text: str, most: int) -> str:
-    """Return a text on one line, shortened."""
-    return shorten(" ".join(clean(text).split()), most)

@@ -9,12 +9,6 @@ from bot.core.feature import Feature
 if TYPE_CHECKING:
     from bot.core.settings import Settings
 
-
-def periodic(_settings: Settings) -> dict[str, float]:
-    """Return the seconds between runs, by task kind."""
-    return {"test_states": 3600.0}
-
-
 FEATURE = Feature(
     name="test_results",
     tables="bot.evidence.tests.tables",
@@ -54,3 +48,8 @@ FEATURE = Feature(
         "runreport": "bot.evidence.tests.job_parts:REPORTS_RECEIVER",
     },
 )
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return the seconds between runs, by task kind."""
+    return {"test_states": 3600.0}

@@ -47,6 +47,13 @@ TASK = "test_results"
 TOGETHER = 5.0  # seconds in which further artifacts of a job are awaited
 AT_LATEST = 60.0
 PART_MOST = 256 * MIB
+JOBS_MOST = 300  # of the runs that say what is usual
+ROWS_MOST = 50_000
+EXCLUSION, SUMMARY = test_exclusion.c, test_summary.c
+EXCLUSION_KEY = [EXCLUSION[name] for name in JOB_KEY]
+PARTS_KEPT = 14  # days in which a job's artifacts may still come one by one
+BATCH = 200
+PART = test_part.c
 
 
 async def parse_options(_context: Context, fetched: Fetched) -> Any:
@@ -110,24 +117,6 @@ def parse_key(text: str) -> JobKeyRow:
         raise GiveUp(f"{text!r} names no job") from None
 
 
-async def _key_of_upload(tx: Transaction, fetched: Fetched) -> JobKeyRow:
-    query = sa.select(ci_upload).where(ci_upload.c.id == -fetched.object_id)
-    (upload,) = await tx.rows(query)
-    owner = upload["repository_id"] or max(await repositories.read_ids(tx, upload["backend"]), default=0)
-    return job_key(
-        owner or -_number(upload["backend_key"]),
-        -_number(upload["backend_key"], upload["dispatch_id"] or str(upload["commit_sha"]), upload["run_id"]),
-        upload["run_attempt"],
-        -_number(upload["workflow"], upload["job"]),
-    )
-
-
-def _number(*texts: str) -> int:
-    """Hash texts to a positive number of 47 bits, which any JSON reader keeps exactly."""
-    digest = hashlib.sha256("\0".join(texts).encode("utf-8", "replace")).digest()
-    return (int.from_bytes(digest[:6], "big") >> 1) + 1
-
-
 REPORTS_RECEIVER = Receiver(
     store=store_part,
     answer=StoredReports,
@@ -135,12 +124,6 @@ REPORTS_RECEIVER = Receiver(
     most_written=PART_MOST,
     blob_prefix="results",
 )
-
-
-JOBS_MOST = 300  # of the runs that say what is usual
-ROWS_MOST = 50_000
-EXCLUSION, SUMMARY = test_exclusion.c, test_summary.c
-EXCLUSION_KEY = [EXCLUSION[name] for name in JOB_KEY]
 
 
 async def store_exclusions(
@@ -208,11 +191,6 @@ async def usual_tests(
 EXCLUSIONS_RECEIVER = Receiver(store=store_exclusions, answer=ExcludedFiles, members=EXCLUSIONS)
 
 
-PARTS_KEPT = 14  # days in which a job's artifacts may still come one by one
-BATCH = 200
-PART = test_part.c
-
-
 async def prune_results(context: Context) -> dict[str, int]:
     """Delete what is past its retention."""
     now, settings = context.clock.now(), context.settings
@@ -241,6 +219,24 @@ async def prune_results(context: Context) -> dict[str, int]:
     ):
         deleted[f"rows of {table.name}"] = await delete_rows(context, table, old)
     return deleted
+
+
+async def _key_of_upload(tx: Transaction, fetched: Fetched) -> JobKeyRow:
+    query = sa.select(ci_upload).where(ci_upload.c.id == -fetched.object_id)
+    (upload,) = await tx.rows(query)
+    owner = upload["repository_id"] or max(await repositories.read_ids(tx, upload["backend"]), default=0)
+    return job_key(
+        owner or -_number(upload["backend_key"]),
+        -_number(upload["backend_key"], upload["dispatch_id"] or str(upload["commit_sha"]), upload["run_id"]),
+        upload["run_attempt"],
+        -_number(upload["workflow"], upload["job"]),
+    )
+
+
+def _number(*texts: str) -> int:
+    """Hash texts to a positive number of 47 bits, which any JSON reader keeps exactly."""
+    digest = hashlib.sha256("\0".join(texts).encode("utf-8", "replace")).digest()
+    return (int.from_bytes(digest[:6], "big") >> 1) + 1
 
 
 def _unnamed(table: sa.Table, now: int) -> sa.ColumnElement[bool]:

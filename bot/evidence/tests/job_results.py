@@ -61,6 +61,45 @@ DISK_WAIT = 600.0  # seconds
 FAILURES = 50  # rows of one transaction: their texts are long
 _MERGED = msgspec.msgpack.Decoder(Merged)
 RERUN_DISABLED = "rerun_disabled_tests"  # among the arguments of a job
+MESSAGE_LINE = 300  # characters of a message that tell failures apart
+_CHANGING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?|/[\w./-]+/")
+SUCCESSES = frozenset({Code.PASSED, Code.XFAILED, Code.XPASSED})
+FILE_MOST = 500  # characters
+LINE_MOST = 2**31 - 1  # what GitHub and databases take
+_FORMS = (
+    re.compile(r'^[ \t]*File "([^"\r\n]{1,500})", line (\d{1,10})\b', re.MULTILINE),  # Python's tracebacks
+    # pytest, GoogleTest and Go begin a line with it
+    re.compile(r"^[ \t]*((?:[A-Za-z]:)?[\w./\\+-]{1,490}\.[A-Za-z]\w{0,9}):(\d{1,10})(?=[:\s]|$)", re.MULTILINE),
+    re.compile(r"\bpanicked at (?:'[^\n]{0,200}', )?([^\s:']{1,500}):(\d{1,10}):\d"),  # Rust
+)  # fmt: skip
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+class _Job(NamedTuple):
+    """A job and everything its reports say."""
+
+    key: JobKeyRow
+    facts: Facts
+    parts: list[PartRow]
+    merged: Merged
+    devices: frozenset[str]
+    crashed: int  # files that gave no report
+    is_partial: bool  # it still runs
+
+
+class JobRows(NamedTuple):
+    """The rows stored for a job."""
+
+    block: bytes
+    summaries: list[dict[str, Any]]
+    failures: list[dict[str, Any]]
+
+
+class SourceLine(NamedTuple):
+    """A line of a file, with the report's path: relative to some folder, or absolute on the machine it ran on."""
+
+    file: str
+    line: int
 
 
 async def store_job_results(context: Context, task: Task) -> None:
@@ -86,6 +125,71 @@ async def store_job_results(context: Context, task: Task) -> None:
     if parts or missing:
         merged.groups += map(later_facts.group_without_report, missing)
         await _store(context, _Job(key, facts, parts, merged, devices, len(missing), is_partial))
+
+
+async def delete_generations(context: Context, generations: list[int]) -> None:
+    """Delete, in batches, the rows of generations that no job refers to."""
+    for table in (test_failure, test_summary):
+        keys = list(table.primary_key.columns)
+        while True:
+            async with context.store.transaction() as tx:
+                query = sa.select(*keys).where(table.c.generation.in_(generations)).limit(known_tests.BATCH)
+                old = [tuple(row) for row in (await tx.run(query)).all()]
+                if old:
+                    await tx.run(sa.delete(table).where(tx.among(keys, old)))
+            if len(old) < known_tests.BATCH:
+                break
+            await context.clock.sleep(PAUSE)
+
+
+def make_rows(
+    merged: Merged, known: KnownIds, of_summary: dict[str, Any], of_failure: dict[str, Any]
+) -> JobRows:
+    """Make a job's block and rows; the two mappings hold the columns that all rows of a kind share."""
+    cases: list[tuple[int, int, int]] = []
+    summaries, failures = [], []
+    for group in merged.groups:
+        digests, times = group.digests, array("I", group.times)
+        ids = [known.tests[digests[at : at + DIGEST]] for at in range(0, len(digests), DIGEST)]
+        cases.extend(zip(ids, group.codes, times, strict=True))
+        if any(outcome_of(code) is not Code.CRASHED for code in group.codes):
+            summaries.append(of_summary | _summary(group, times, known))
+        failures += [
+            of_failure | _failure(case, group, ids[case.position], times[case.position])
+            for case in group.exceptional
+        ]
+    return JobRows(block.encode(cases), summaries, failures)
+
+
+def signature(kind: str, message: str) -> str | None:
+    """Return the signature of a failure: its first line without numbers and paths."""
+    line = message.strip().partition("\n")[0][:MESSAGE_LINE]
+    if not line and not kind:
+        return None
+    text = f"{kind}\0{_CHANGING.sub('#', line)}"
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def find_source_line(file: str, line: int | None, *texts: str) -> SourceLine | None:
+    """Find where a case failed; None if its report does not say.
+
+    `file` and `line` are the case's own. The last line of the first text that names the case's file is the most
+    precise; a case without a file failed where its text says.
+    """
+    own = _source_line(file, str(line)) if file and line is not None else None
+    for text in texts:
+        named = [
+            line_of_text for line_of_text in _named(text) if not file or is_same(line_of_text.file, file)
+        ]
+        if named:
+            return named[-1]
+    return own
+
+
+def is_same(path: str, other: str) -> bool:
+    """Whether two paths may name the same file, seen from different folders."""
+    path, other = f"/{_plain(path)}", f"/{_plain(other)}"
+    return path.endswith(other) or other.endswith(path)
 
 
 def _present(parts: list[PartRow]) -> tuple[list[PartRow], bool]:
@@ -133,18 +237,6 @@ async def _merge(context: Context, parts: list[PartRow], folder: Path) -> Merged
 
 def _decoded(answer: Path) -> Merged:
     return _MERGED.decode(answer.read_bytes())
-
-
-class _Job(NamedTuple):
-    """A job and everything its reports say."""
-
-    key: JobKeyRow
-    facts: Facts
-    parts: list[PartRow]
-    merged: Merged
-    devices: frozenset[str]
-    crashed: int  # files that gave no report
-    is_partial: bool  # it still runs
 
 
 async def _store(context: Context, job: _Job) -> None:
@@ -271,53 +363,6 @@ async def _swap(tx: Transaction, key: JobKeyRow, row: dict[str, Any]) -> int | N
     return before["generation"] if before else None
 
 
-async def delete_generations(context: Context, generations: list[int]) -> None:
-    """Delete, in batches, the rows of generations that no job refers to."""
-    for table in (test_failure, test_summary):
-        keys = list(table.primary_key.columns)
-        while True:
-            async with context.store.transaction() as tx:
-                query = sa.select(*keys).where(table.c.generation.in_(generations)).limit(known_tests.BATCH)
-                old = [tuple(row) for row in (await tx.run(query)).all()]
-                if old:
-                    await tx.run(sa.delete(table).where(tx.among(keys, old)))
-            if len(old) < known_tests.BATCH:
-                break
-            await context.clock.sleep(PAUSE)
-
-
-MESSAGE_LINE = 300  # characters of a message that tell failures apart
-_CHANGING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?|/[\w./-]+/")
-SUCCESSES = frozenset({Code.PASSED, Code.XFAILED, Code.XPASSED})
-
-
-class JobRows(NamedTuple):
-    """The rows stored for a job."""
-
-    block: bytes
-    summaries: list[dict[str, Any]]
-    failures: list[dict[str, Any]]
-
-
-def make_rows(
-    merged: Merged, known: KnownIds, of_summary: dict[str, Any], of_failure: dict[str, Any]
-) -> JobRows:
-    """Make a job's block and rows; the two mappings hold the columns that all rows of a kind share."""
-    cases: list[tuple[int, int, int]] = []
-    summaries, failures = [], []
-    for group in merged.groups:
-        digests, times = group.digests, array("I", group.times)
-        ids = [known.tests[digests[at : at + DIGEST]] for at in range(0, len(digests), DIGEST)]
-        cases.extend(zip(ids, group.codes, times, strict=True))
-        if any(outcome_of(code) is not Code.CRASHED for code in group.codes):
-            summaries.append(of_summary | _summary(group, times, known))
-        failures += [
-            of_failure | _failure(case, group, ids[case.position], times[case.position])
-            for case in group.exceptional
-        ]
-    return JobRows(block.encode(cases), summaries, failures)
-
-
 def _summary(group: MergedGroup, times: array[int], known: KnownIds) -> dict[str, Any]:
     codes = Counter(group.codes)
     outcomes: Counter[int] = Counter()
@@ -357,55 +402,6 @@ def _failure(case: Exceptional, group: MergedGroup, test_id: int, time: int) -> 
         "evidence": None,
         "properties": case.properties or None,
     }
-
-
-def signature(kind: str, message: str) -> str | None:
-    """Return the signature of a failure: its first line without numbers and paths."""
-    line = message.strip().partition("\n")[0][:MESSAGE_LINE]
-    if not line and not kind:
-        return None
-    text = f"{kind}\0{_CHANGING.sub('#', line)}"
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
-
-
-FILE_MOST = 500  # characters
-LINE_MOST = 2**31 - 1  # what GitHub and databases take
-_FORMS = (
-    re.compile(r'^[ \t]*File "([^"\r\n]{1,500})", line (\d{1,10})\b', re.MULTILINE),  # Python's tracebacks
-    # pytest, GoogleTest and Go begin a line with it
-    re.compile(r"^[ \t]*((?:[A-Za-z]:)?[\w./\\+-]{1,490}\.[A-Za-z]\w{0,9}):(\d{1,10})(?=[:\s]|$)", re.MULTILINE),
-    re.compile(r"\bpanicked at (?:'[^\n]{0,200}', )?([^\s:']{1,500}):(\d{1,10}):\d"),  # Rust
-)  # fmt: skip
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
-
-class SourceLine(NamedTuple):
-    """A line of a file, with the report's path: relative to some folder, or absolute on the machine it ran on."""
-
-    file: str
-    line: int
-
-
-def find_source_line(file: str, line: int | None, *texts: str) -> SourceLine | None:
-    """Find where a case failed; None if its report does not say.
-
-    `file` and `line` are the case's own. The last line of the first text that names the case's file is the most
-    precise; a case without a file failed where its text says.
-    """
-    own = _source_line(file, str(line)) if file and line is not None else None
-    for text in texts:
-        named = [
-            line_of_text for line_of_text in _named(text) if not file or is_same(line_of_text.file, file)
-        ]
-        if named:
-            return named[-1]
-    return own
-
-
-def is_same(path: str, other: str) -> bool:
-    """Whether two paths may name the same file, seen from different folders."""
-    path, other = f"/{_plain(path)}", f"/{_plain(other)}"
-    return path.endswith(other) or other.endswith(path)
 
 
 def _named(text: str) -> Iterator[SourceLine]:

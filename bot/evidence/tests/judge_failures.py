@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 BLOCKS = 50  # decoded at a time
 BASELINE_READ = 4  # commits of a baseline whose blocks are read
+Family = tuple[int, str]  # repository, and the name of jobs without shard and runner
+Said = dict[int, dict[int, list["BlockCase"]]]  # generation -> test -> what it said
 
 
 async def judge_failures(context: Context, task: Task) -> None:
@@ -64,6 +66,108 @@ async def judge_failures(context: Context, task: Task) -> None:
             rows.request_verdicts(
                 tx, await judging_rows.heads_failing(tx, ids, since=since, until=until) - {task.key}
             )
+
+
+@dataclass(kw_only=True)
+class JudgedHead:
+    """A commit, and everything that its failing tests are judged by."""
+
+    jobs: Mapping[int, TestJobRow]  # by generation
+    families: Mapping[int, str]
+    envs: Mapping[int, EnvRow]
+    said: Said  # on the commit itself
+    baselines: dict[Family, FamilyBaseline] = field(default_factory=dict)
+    elsewhere: Mapping[int, list[ElsewhereRow]] = field(default_factory=dict)
+    flaky: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    disabled: Mapping[int, DisabledHere] = field(default_factory=dict)
+    across: Mapping[int, AcrossDevices] = field(default_factory=dict)  # by canonical name
+
+    def __post_init__(self) -> None:
+        self._by_family: dict[Family, list[int]] = defaultdict(list)
+        for generation, job in self.jobs.items():
+            self._by_family[job["repository_id"], self.families[generation]].append(generation)
+
+    def judge(self, failure: FailedRow) -> tuple[Verdict, dict[str, object] | None]:
+        """Judge a failure; return the verdict and its evidence."""
+        job = self.jobs.get(failure["generation"])
+        if job is None:  # a run of disabled tests over and over
+            return Verdict.NO_BASELINE, None
+        family = self.families[failure["generation"]]
+        test_id, at = failure["test_id"], failure["at"]
+        baseline = self.baselines.get((job["repository_id"], family), _NONE)
+        group = self.envs[job["env_id"]]["env_group"]
+        since = self.flaky.get((test_id, group))
+        disabled = self.disabled.get(job["repository_id"])
+        platforms = platforms_of(job, self.envs.get(job["env_id"]))
+        judged = verdict.judge(
+            Evidence(
+                passed_on_head=self._passed(job, family, failure),
+                merge_base=baseline.of_base(test_id),
+                before=baseline.before(test_id),
+                disabled=disabled is not None and disabled.has(failure["suite"], failure["name"], platforms),
+                flaky_state=since is not None and since <= at,
+                elsewhere=self._elsewhere(job, test_id),
+                ever_trusted=_was_trusted(failure, job),
+            ),
+            failed_at=at,
+        )
+        evidence: dict[str, object] = {"commits": list(judged.commits)} if judged.commits else {}
+        if (across := self.across.get(failure["canonical"], NOWHERE)) != NOWHERE:
+            evidence["across"] = msgspec.to_builtins(across)
+        return judged.verdict, evidence or None
+
+    def _passed(self, job: TestJobRow, family: str, failure: FailedRow) -> bool:
+        """Whether the test also passed on this commit, in the same family of jobs."""
+        if failure["flaky"]:
+            return True
+        same = self._by_family[job["repository_id"], family]
+        cases = (case for other in same for case in self.said.get(other, {}).get(failure["test_id"], ()))
+        return any(case.code in PASSING for case in cases)
+
+    def _elsewhere(self, job: TestJobRow, test_id: int) -> list[OtherFailure]:
+        """Return the test's failures in this family elsewhere: at most one per pull request, none of this one."""
+        by_change = {
+            failure["pr_number"] or failure["head_sha"]: OtherFailure(failure["head_sha"], failure["at"])
+            for failure in sorted(
+                self.elsewhere.get(test_id, ()), key=lambda failure: (failure["at"], failure["head_sha"])
+            )
+            if failure["repository_id"] == job["repository_id"] and failure["family"] == job["family"]
+        }
+        by_change.pop(job["pr_number"] or "", None)
+        return list(by_change.values())
+
+
+class FamilyBaseline:
+    """How a family's tests did on trusted commits."""
+
+    def __init__(self, bases: Collection[str], jobs: Sequence[TestJobRow], said: Said) -> None:
+        self._bases = bases
+        self._said = said
+        self._commits: dict[str, list[TestJobRow]] = defaultdict(list)
+        for job in jobs:
+            self._commits[rows.tested_commit(job)].append(job)
+
+    def of_base(self, test_id: int) -> TrustedRun | None:
+        """Return the run on the merge base; None if the family did not run there."""
+        runs = [self._run(sha, test_id) for sha in self._commits if sha in self._bases]
+        return max(runs, key=lambda run: (run.at, run.sha), default=None)
+
+    def before(self, test_id: int) -> list[TrustedRun]:
+        """Return the runs on other trusted commits."""
+        return [self._run(sha, test_id) for sha in self._commits if sha not in self._bases]
+
+    def _run(self, sha: str, test_id: int) -> TrustedRun:
+        jobs = self._commits[sha]
+        codes = {case.code for job in jobs for case in self._said.get(job["generation"], {}).get(test_id, ())}
+        outcome = Baseline.NOT_RUN
+        if codes & FAILING:  # also where it passed when it was tried again: it can fail without the change
+            outcome = Baseline.FAILED
+        elif codes & PASSING:
+            outcome = Baseline.PASSED
+        return TrustedRun(sha, max(job["at"] for job in jobs), outcome)
+
+
+_NONE = FamilyBaseline((), (), {})
 
 
 def _changed(head: JudgedHead, failures: Sequence[FailedRow]) -> list[tuple[FailedRow, str, object]]:
@@ -199,115 +303,9 @@ async def _across(
     return {name: verdict.compare_devices(upstream_id, upstream[name], backends[name]) for name in names}
 
 
-Family = tuple[int, str]  # repository, and the name of jobs without shard and runner
-Said = dict[int, dict[int, list["BlockCase"]]]  # generation -> test -> what it said
-
-
-@dataclass(kw_only=True)
-class JudgedHead:
-    """A commit, and everything that its failing tests are judged by."""
-
-    jobs: Mapping[int, TestJobRow]  # by generation
-    families: Mapping[int, str]
-    envs: Mapping[int, EnvRow]
-    said: Said  # on the commit itself
-    baselines: dict[Family, FamilyBaseline] = field(default_factory=dict)
-    elsewhere: Mapping[int, list[ElsewhereRow]] = field(default_factory=dict)
-    flaky: Mapping[tuple[int, str], int] = field(default_factory=dict)
-    disabled: Mapping[int, DisabledHere] = field(default_factory=dict)
-    across: Mapping[int, AcrossDevices] = field(default_factory=dict)  # by canonical name
-
-    def __post_init__(self) -> None:
-        self._by_family: dict[Family, list[int]] = defaultdict(list)
-        for generation, job in self.jobs.items():
-            self._by_family[job["repository_id"], self.families[generation]].append(generation)
-
-    def judge(self, failure: FailedRow) -> tuple[Verdict, dict[str, object] | None]:
-        """Judge a failure; return the verdict and its evidence."""
-        job = self.jobs.get(failure["generation"])
-        if job is None:  # a run of disabled tests over and over
-            return Verdict.NO_BASELINE, None
-        family = self.families[failure["generation"]]
-        test_id, at = failure["test_id"], failure["at"]
-        baseline = self.baselines.get((job["repository_id"], family), _NONE)
-        group = self.envs[job["env_id"]]["env_group"]
-        since = self.flaky.get((test_id, group))
-        disabled = self.disabled.get(job["repository_id"])
-        platforms = platforms_of(job, self.envs.get(job["env_id"]))
-        judged = verdict.judge(
-            Evidence(
-                passed_on_head=self._passed(job, family, failure),
-                merge_base=baseline.of_base(test_id),
-                before=baseline.before(test_id),
-                disabled=disabled is not None and disabled.has(failure["suite"], failure["name"], platforms),
-                flaky_state=since is not None and since <= at,
-                elsewhere=self._elsewhere(job, test_id),
-                ever_trusted=_was_trusted(failure, job),
-            ),
-            failed_at=at,
-        )
-        evidence: dict[str, object] = {"commits": list(judged.commits)} if judged.commits else {}
-        if (across := self.across.get(failure["canonical"], NOWHERE)) != NOWHERE:
-            evidence["across"] = msgspec.to_builtins(across)
-        return judged.verdict, evidence or None
-
-    def _passed(self, job: TestJobRow, family: str, failure: FailedRow) -> bool:
-        """Whether the test also passed on this commit, in the same family of jobs."""
-        if failure["flaky"]:
-            return True
-        same = self._by_family[job["repository_id"], family]
-        cases = (case for other in same for case in self.said.get(other, {}).get(failure["test_id"], ()))
-        return any(case.code in PASSING for case in cases)
-
-    def _elsewhere(self, job: TestJobRow, test_id: int) -> list[OtherFailure]:
-        """Return the test's failures in this family elsewhere: at most one per pull request, none of this one."""
-        by_change = {
-            failure["pr_number"] or failure["head_sha"]: OtherFailure(failure["head_sha"], failure["at"])
-            for failure in sorted(
-                self.elsewhere.get(test_id, ()), key=lambda failure: (failure["at"], failure["head_sha"])
-            )
-            if failure["repository_id"] == job["repository_id"] and failure["family"] == job["family"]
-        }
-        by_change.pop(job["pr_number"] or "", None)
-        return list(by_change.values())
-
-
 def _was_trusted(failure: FailedRow, job: TestJobRow) -> bool:
     """Whether an earlier trusted run had the test; a trusted job does not count itself."""
     if failure["outcome"] == Code.CRASHED:  # files that gave no report are no new tests
         return True
     first = failure["trusted_first_at"]
     return first is not None and first < failure["at"] + (not job["trusted"])
-
-
-class FamilyBaseline:
-    """How a family's tests did on trusted commits."""
-
-    def __init__(self, bases: Collection[str], jobs: Sequence[TestJobRow], said: Said) -> None:
-        self._bases = bases
-        self._said = said
-        self._commits: dict[str, list[TestJobRow]] = defaultdict(list)
-        for job in jobs:
-            self._commits[rows.tested_commit(job)].append(job)
-
-    def of_base(self, test_id: int) -> TrustedRun | None:
-        """Return the run on the merge base; None if the family did not run there."""
-        runs = [self._run(sha, test_id) for sha in self._commits if sha in self._bases]
-        return max(runs, key=lambda run: (run.at, run.sha), default=None)
-
-    def before(self, test_id: int) -> list[TrustedRun]:
-        """Return the runs on other trusted commits."""
-        return [self._run(sha, test_id) for sha in self._commits if sha not in self._bases]
-
-    def _run(self, sha: str, test_id: int) -> TrustedRun:
-        jobs = self._commits[sha]
-        codes = {case.code for job in jobs for case in self._said.get(job["generation"], {}).get(test_id, ())}
-        outcome = Baseline.NOT_RUN
-        if codes & FAILING:  # also where it passed when it was tried again: it can fail without the change
-            outcome = Baseline.FAILED
-        elif codes & PASSING:
-            outcome = Baseline.PASSED
-        return TrustedRun(sha, max(job["at"] for job in jobs), outcome)
-
-
-_NONE = FamilyBaseline((), (), {})

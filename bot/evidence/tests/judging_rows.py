@@ -51,6 +51,9 @@ HEADS_MOST = 300  # that are judged again at once
 NAMES_MOST = 5_000
 FAILURE = test_failure.c
 COMMIT: sa.ColumnElement[str] = sa.func.coalesce(JOB.upstream_sha, JOB.head_sha)  # what was tested
+ROWS_MOST = 5_000
+EXCUSED = (Verdict.FLAKY.value, Verdict.LIKELY_FLAKY.value, Verdict.DISABLED.value)
+SharedName = tuple[str, str]  # suite and name of a test, the same on every device
 
 
 class FailedRow(
@@ -270,10 +273,6 @@ async def store_verdicts(tx: Transaction, judged: Sequence[tuple[FailedRow, str,
     )
 
 
-ROWS_MOST = 5_000
-EXCUSED = (Verdict.FLAKY.value, Verdict.LIKELY_FLAKY.value, Verdict.DISABLED.value)
-
-
 async def write_job_cells(tx: Transaction, sha: str) -> None:
     """Store the judged failing tests of a commit in the cells of their jobs."""
     joined = test_failure.join(test_job, JOB.generation == FAILURE.generation).join(
@@ -297,9 +296,6 @@ async def write_job_cells(tx: Transaction, sha: str) -> None:
         if judged not in EXCUSED:
             tests.add(canonical)
     await job_cells.write_tests(tx, [JobTests(*key, frozenset(failing[key])) for key in sorted(failing)])
-
-
-SharedName = tuple[str, str]  # suite and name of a test, the same on every device
 
 
 async def find_shared(tx: Transaction, subject: SharedFailuresSubject) -> frozenset[str]:

@@ -27,6 +27,9 @@ ROW_BYTES = 200  # of a test beside its name
 PAUSE = 0.02  # seconds between two transactions
 X = TypeVar("X")
 TEST, CLASS = test.c, test_class.c
+ROWS_A_DAY = 1_000_000
+BYTES_A_DAY = 256 * 1024 * 1024
+QUOTA = test_quota.c
 
 
 class KnownIds(NamedTuple):
@@ -86,6 +89,30 @@ async def ids_of_groups(
     return KnownIds(tests, classes)
 
 
+def in_batches(items: Sequence[X], size: int = BATCH) -> Iterator[Sequence[X]]:
+    """Yield items in batches."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+async def take_quota(tx: Transaction, repository_id: int, *, rows: int, size: int) -> bool:
+    """Charge rows and bytes to today's quota; return False and charge nothing if that exceeds it."""
+    today = tx.now // DAY
+    mine = (QUOTA.repository_id == repository_id, QUOTA.day == today)
+    await tx.run(
+        tx.insert(test_quota)
+        .values(repository_id=repository_id, day=today, stored=0, bytes=0)
+        .on_conflict_do_nothing()
+    )
+    known = await tx.fetch_first(select(QuotaRow, test_quota).where(*mine).with_for_update())
+    assert known
+    stored, total = known["stored"] + rows, known["bytes"] + size
+    if stored > ROWS_A_DAY or total > BYTES_A_DAY:
+        return False
+    await tx.run(sa.update(test_quota).where(*mine).values(stored=stored, bytes=total))
+    return True
+
+
 def _check_new(new: int) -> None:
     if new > NEW_MOST:
         raise TooManyNew(f"over {NEW_MOST:,} tests that no trusted run had")
@@ -111,12 +138,6 @@ def _all_digests(groups: Sequence[MergedGroup]) -> list[bytes]:
 
 def _digests(group: MergedGroup) -> list[bytes]:
     return [group.digests[at : at + DIGEST] for at in range(0, len(group.digests), DIGEST)]
-
-
-def in_batches(items: Sequence[X], size: int = BATCH) -> Iterator[Sequence[X]]:
-    """Yield items in batches."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 async def _classes(
@@ -243,26 +264,3 @@ async def _insert(
         await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=marks), ordered)
         await _known_tests(tx, [row["digest"] for row in rows], seen, tests)
     await context.clock.sleep(PAUSE)
-
-
-ROWS_A_DAY = 1_000_000
-BYTES_A_DAY = 256 * 1024 * 1024
-QUOTA = test_quota.c
-
-
-async def take_quota(tx: Transaction, repository_id: int, *, rows: int, size: int) -> bool:
-    """Charge rows and bytes to today's quota; return False and charge nothing if that exceeds it."""
-    today = tx.now // DAY
-    mine = (QUOTA.repository_id == repository_id, QUOTA.day == today)
-    await tx.run(
-        tx.insert(test_quota)
-        .values(repository_id=repository_id, day=today, stored=0, bytes=0)
-        .on_conflict_do_nothing()
-    )
-    known = await tx.fetch_first(select(QuotaRow, test_quota).where(*mine).with_for_update())
-    assert known
-    stored, total = known["stored"] + rows, known["bytes"] + size
-    if stored > ROWS_A_DAY or total > BYTES_A_DAY:
-        return False
-    await tx.run(sa.update(test_quota).where(*mine).values(stored=stored, bytes=total))
-    return True

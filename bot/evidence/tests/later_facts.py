@@ -67,6 +67,20 @@ UNDISPATCHED = Statement(
     .limit(MOST)
 )
 RUN_ID = re.compile("[0-9]{1,18}")  # GitHub's
+DISABLED_TASK = "test_disabled"
+RECENT = 7 * DAY
+HEADS_MOST = 300  # that are judged again at once, the newest
+FAILURE = test_failure.c
+CRASHES_TASK = "test_crashes"
+AFTER = 1200.0  # seconds after a run's end: by then its artifacts are read
+CONCLUSIONS = ("failure", "timed_out")
+RUNS = 3
+AGE = 7 * DAY
+JOBS_MOST = 50
+FILES_MOST = 500  # of a job
+AGAIN_MOST = 200  # jobs that are looked at again for one
+CRASHED_NAME = "(no report)"
+RECORD, RUN, SUMMARY = records["workflow_job"].c, records["workflow_run"].c, test_summary.c
 
 
 async def note_changed_facts(tx: Transaction, changed: Changed) -> None:
@@ -79,46 +93,6 @@ async def note_changed_facts(tx: Transaction, changed: Changed) -> None:
         if run["status"] == "completed" and run["conclusion"] in CONCLUSIONS:
             key = f"{run['repository_id']}/{run['id']}/{run['run_attempt']}"
             tx.enqueue(CRASHES_TASK, key, delay=AFTER)
-
-
-async def _of_jobs(tx: Transaction, jobs: Iterable[Mapping[str, Any]]) -> None:
-    """Request the results of jobs that ended after their reports were read."""
-    keys = sorted(
-        {
-            (job["repository_id"], job["run_id"], job["run_attempt"], job["id"])
-            for job in jobs
-            if job["status"] == "completed" and job["run_id"] and job["run_attempt"]
-        }
-    )
-    if keys:  # a statement is not even made for the many transactions that change no job
-        await _request(tx, _of_keys(sqlite=tx.sqlite), {"wanted": tx.keys(keys)})
-
-
-@functools.cache
-def _of_keys(*, sqlite: bool) -> Statement:
-    """Return the query for jobs with these keys whose reports are stored."""
-    return Statement(sa.select(*KEY).where(among_given(KEY, "wanted", sqlite=sqlite)).distinct().limit(MOST))
-
-
-async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> None:
-    """Request the results of runs whose backend named the dispatch after their tests were stored."""
-    told = [report for report in reports if report.get("dispatch_id") and RUN_ID.fullmatch(report["run_id"])]
-    if told:
-        repos = sorted({report["downstream_repo"].casefold() for report in told})
-        await _request(
-            tx, UNDISPATCHED, {"repos": repos, "runs": sorted({int(report["run_id"]) for report in told})}
-        )
-
-
-async def _request(tx: Transaction, query: Statement, parameters: Any = None) -> None:
-    for row in await tx.run(query, parameters):
-        job_parts.request_job_results(tx, job_key(*row))
-
-
-DISABLED_TASK = "test_disabled"
-RECENT = 7 * DAY
-HEADS_MOST = 300  # that are judged again at once, the newest
-FAILURE = test_failure.c
 
 
 def note_changed_issues(tx: Transaction, changed: Changed) -> None:
@@ -141,41 +115,6 @@ async def judge_disabled_again(context: Context, task: Task) -> None:
         rows.request_verdicts(tx, await _heads(tx, concerned, await _disabled_names(tx, int(task.key))))
 
 
-async def _disabled_names(tx: Transaction, repository_id: int) -> set[str]:
-    issues = await disabled_rows.disabling_issues(tx, repository_id)
-    entries = [name for issue in issues if issue["listed"] for name, _ in issue["entries"]]
-    return {matched["name"] for entry in entries if (matched := LISTED.fullmatch(entry))}
-
-
-async def _heads(tx: Transaction, repository_ids: list[int], names: set[str]) -> list[str]:
-    """Return the commits with a recent failure of a test with one of these names, or one judged as disabled."""
-    newest = sa.func.max(FAILURE.at)
-    recent = (
-        sa.select(FAILURE.head_sha, newest)
-        .where(FAILURE.repository_id.in_(repository_ids), FAILURE.at >= tx.now - RECENT)
-        .group_by(FAILURE.head_sha)
-        .order_by(newest.desc())
-        .limit(HEADS_MOST)
-    )
-    heads = {row[0]: row[1] for row in await tx.run(recent.where(FAILURE.verdict == Verdict.DISABLED.value))}
-    named = recent.join_from(test_failure, test, test.c.id == FAILURE.test_id)
-    for some in in_batches(sorted(names)):
-        heads |= {row[0]: row[1] for row in await tx.run(named.where(test.c.name.in_(some)))}
-    return sorted(heads, key=lambda sha: -heads[sha])[:HEADS_MOST]
-
-
-CRASHES_TASK = "test_crashes"
-AFTER = 1200.0  # seconds after a run's end: by then its artifacts are read
-CONCLUSIONS = ("failure", "timed_out")
-RUNS = 3
-AGE = 7 * DAY
-JOBS_MOST = 50
-FILES_MOST = 500  # of a job
-AGAIN_MOST = 200  # jobs that are looked at again for one
-CRASHED_NAME = "(no report)"
-RECORD, RUN, SUMMARY = records["workflow_job"].c, records["workflow_run"].c, test_summary.c
-
-
 async def missing_files(tx: Transaction, key: JobKeyRow, facts: Facts, merged: Merged) -> list[str]:
     """Return the test files that a failed job should have reported and did not."""
     if facts.conclusion not in CONCLUSIONS:
@@ -185,36 +124,6 @@ async def missing_files(tx: Transaction, key: JobKeyRow, facts: Facts, merged: M
     if not usual or 2 * len(usual & reported) >= len(usual):
         return []
     return sorted(usual - reported)[:FILES_MOST]
-
-
-async def _usual(tx: Transaction, key: JobKeyRow, facts: Facts) -> set[str]:
-    """Return the files that the job's shard reported in each of the last trusted runs; none if these are too few."""
-    name = facts.name
-    query = sa.select(JOB.generation, JOB.upstream_sha, JOB.head_sha).where(
-        BASELINE,
-        JOB.repository_id == key["repository_id"],
-        JOB.family == name.shard_free,
-        JOB.shard.is_not_distinct_from(name.shard),
-        JOB.at.between(facts.at - AGE, facts.at),
-        JOB.job_id != key["job_id"],
-    )
-    by_commit: dict[str, list[int]] = {}
-    for row in await tx.rows(query.order_by(JOB.at.desc(), JOB.generation).limit(JOBS_MOST)):
-        by_commit.setdefault(row["upstream_sha"] or row["head_sha"], []).append(row["generation"])
-    by_commit.pop(facts.tested, None)
-    if len(by_commit) < RUNS:
-        return set()
-    files_by_commit = [await _files(tx, generations) for generations in list(by_commit.values())[:RUNS]]
-    return set.intersection(*files_by_commit)
-
-
-async def _files(tx: Transaction, generations: Collection[int]) -> set[str]:
-    query = (
-        sa.select(test_class.c.file)
-        .select_from(test_summary.join(test_class, test_class.c.id == SUMMARY.class_id))
-        .where(SUMMARY.generation.in_(generations), test_class.c.file != "")
-    )
-    return set((await tx.run(query.distinct())).scalars())
 
 
 def group_without_report(file: str) -> MergedGroup:
@@ -286,6 +195,93 @@ async def request_jobs_without_reports(context: Context, task: Task) -> None:
         )
         for job_id in (await tx.run(query.order_by(RECORD.id).limit(1_000))).scalars():
             job_parts.request_job_results(tx, job_key(repository_id, run_id, attempt, job_id))
+
+
+async def _of_jobs(tx: Transaction, jobs: Iterable[Mapping[str, Any]]) -> None:
+    """Request the results of jobs that ended after their reports were read."""
+    keys = sorted(
+        {
+            (job["repository_id"], job["run_id"], job["run_attempt"], job["id"])
+            for job in jobs
+            if job["status"] == "completed" and job["run_id"] and job["run_attempt"]
+        }
+    )
+    if keys:  # a statement is not even made for the many transactions that change no job
+        await _request(tx, _of_keys(sqlite=tx.sqlite), {"wanted": tx.keys(keys)})
+
+
+@functools.cache
+def _of_keys(*, sqlite: bool) -> Statement:
+    """Return the query for jobs with these keys whose reports are stored."""
+    return Statement(sa.select(*KEY).where(among_given(KEY, "wanted", sqlite=sqlite)).distinct().limit(MOST))
+
+
+async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> None:
+    """Request the results of runs whose backend named the dispatch after their tests were stored."""
+    told = [report for report in reports if report.get("dispatch_id") and RUN_ID.fullmatch(report["run_id"])]
+    if told:
+        repos = sorted({report["downstream_repo"].casefold() for report in told})
+        await _request(
+            tx, UNDISPATCHED, {"repos": repos, "runs": sorted({int(report["run_id"]) for report in told})}
+        )
+
+
+async def _request(tx: Transaction, query: Statement, parameters: Any = None) -> None:
+    for row in await tx.run(query, parameters):
+        job_parts.request_job_results(tx, job_key(*row))
+
+
+async def _disabled_names(tx: Transaction, repository_id: int) -> set[str]:
+    issues = await disabled_rows.disabling_issues(tx, repository_id)
+    entries = [name for issue in issues if issue["listed"] for name, _ in issue["entries"]]
+    return {matched["name"] for entry in entries if (matched := LISTED.fullmatch(entry))}
+
+
+async def _heads(tx: Transaction, repository_ids: list[int], names: set[str]) -> list[str]:
+    """Return the commits with a recent failure of a test with one of these names, or one judged as disabled."""
+    newest = sa.func.max(FAILURE.at)
+    recent = (
+        sa.select(FAILURE.head_sha, newest)
+        .where(FAILURE.repository_id.in_(repository_ids), FAILURE.at >= tx.now - RECENT)
+        .group_by(FAILURE.head_sha)
+        .order_by(newest.desc())
+        .limit(HEADS_MOST)
+    )
+    heads = {row[0]: row[1] for row in await tx.run(recent.where(FAILURE.verdict == Verdict.DISABLED.value))}
+    named = recent.join_from(test_failure, test, test.c.id == FAILURE.test_id)
+    for some in in_batches(sorted(names)):
+        heads |= {row[0]: row[1] for row in await tx.run(named.where(test.c.name.in_(some)))}
+    return sorted(heads, key=lambda sha: -heads[sha])[:HEADS_MOST]
+
+
+async def _usual(tx: Transaction, key: JobKeyRow, facts: Facts) -> set[str]:
+    """Return the files that the job's shard reported in each of the last trusted runs; none if these are too few."""
+    name = facts.name
+    query = sa.select(JOB.generation, JOB.upstream_sha, JOB.head_sha).where(
+        BASELINE,
+        JOB.repository_id == key["repository_id"],
+        JOB.family == name.shard_free,
+        JOB.shard.is_not_distinct_from(name.shard),
+        JOB.at.between(facts.at - AGE, facts.at),
+        JOB.job_id != key["job_id"],
+    )
+    by_commit: dict[str, list[int]] = {}
+    for row in await tx.rows(query.order_by(JOB.at.desc(), JOB.generation).limit(JOBS_MOST)):
+        by_commit.setdefault(row["upstream_sha"] or row["head_sha"], []).append(row["generation"])
+    by_commit.pop(facts.tested, None)
+    if len(by_commit) < RUNS:
+        return set()
+    files_by_commit = [await _files(tx, generations) for generations in list(by_commit.values())[:RUNS]]
+    return set.intersection(*files_by_commit)
+
+
+async def _files(tx: Transaction, generations: Collection[int]) -> set[str]:
+    query = (
+        sa.select(test_class.c.file)
+        .select_from(test_summary.join(test_class, test_class.c.id == SUMMARY.class_id))
+        .where(SUMMARY.generation.in_(generations), test_class.c.file != "")
+    )
+    return set((await tx.run(query.distinct())).scalars())
 
 
 def _key(text: str) -> tuple[int, int, int]:

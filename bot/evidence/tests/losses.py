@@ -36,6 +36,14 @@ if TYPE_CHECKING:
 
 LEAST = 5  # tests: of fewer, a share says nothing
 FIFTH = 5  # what is told is a fifth, of the tests or as a difference of shares
+LOSS, CLASS, SUMMARY, FETCH = test_loss.c, test_class.c, test_summary.c, ci_fetch.c
+RECORD, RUN = records["workflow_job"].c, records["workflow_run"].c
+AGE = 14 * DAY  # of the run before
+RUNS = 5  # before, in which one is looked for that is complete
+FAMILIES_MOST = 500  # of a run
+SUITES_MOST = 50  # of a family that are told
+EXAMPLES = 20
+WHOLE = 0  # in place of a suite's id
 
 
 class LossKind(StrEnum):
@@ -51,6 +59,19 @@ class LossCounts(NamedTuple):
 
     tests: int = 0
     skipped: int = 0
+
+
+class ListedLoss(LossRow, SuitePlace):
+    """A loss with its file and suite, which are empty for a loss of the jobs as a whole."""
+
+
+class _Lost(NamedTuple):
+    """What a suite lost."""
+
+    suite: int
+    kind: LossKind
+    before: LossCounts
+    now: LossCounts
 
 
 def loss_kinds(before: LossCounts, now: LossCounts) -> list[LossKind]:
@@ -84,14 +105,6 @@ def losses_of_suites(
     return sorted(
         losses, key=lambda loss: (now.get(loss[0], LossCounts()).tests - before[loss[0]].tests, loss)
     )[:most]
-
-
-LOSS, CLASS, SUMMARY, FETCH = test_loss.c, test_class.c, test_summary.c, ci_fetch.c
-RECORD, RUN = records["workflow_job"].c, records["workflow_run"].c
-
-
-class ListedLoss(LossRow, SuitePlace):
-    """A loss with its file and suite, which are empty for a loss of the jobs as a whole."""
 
 
 async def conclusions(
@@ -183,35 +196,6 @@ async def losses_on_commit(tx: Transaction, sha: str, *, limit: int) -> list[Lis
     return await tx.fetch(_ordered(_listed().where(LOSS.head_sha == sha)).limit(limit))
 
 
-def _listed() -> TypedSelect[ListedLoss]:
-    texts = {name: sa.func.coalesce(CLASS[name], "") for name in ("file", "suite")}
-    joined = test_loss.outerjoin(test_class, CLASS.id == LOSS.class_id)
-    return select(ListedLoss, test_loss, **texts).select_from(joined)
-
-
-def _ordered(query: TypedSelect[ListedLoss]) -> TypedSelect[ListedLoss]:
-    return query.order_by(
-        LOSS.at.desc(), LOSS.run_id, (LOSS.tests - LOSS.tests_before), LOSS.family, LOSS.class_id, LOSS.kind
-    )
-
-
-AGE = 14 * DAY  # of the run before
-RUNS = 5  # before, in which one is looked for that is complete
-FAMILIES_MOST = 500  # of a run
-SUITES_MOST = 50  # of a family that are told
-EXAMPLES = 20
-WHOLE = 0  # in place of a suite's id
-
-
-class _Lost(NamedTuple):
-    """What a suite lost."""
-
-    suite: int
-    kind: LossKind
-    before: LossCounts
-    now: LossCounts
-
-
 async def find_losses(context: Context, task: Task) -> None:
     """Compare a run with the trusted run before it."""
     repository_id, run_id = _key(task.key)
@@ -226,6 +210,18 @@ async def find_losses(context: Context, task: Task) -> None:
             losses += await _of_family(tx, jobs)
     async with context.store.transaction() as tx:
         await replace_losses(tx, repository_id, run_id, losses)
+
+
+def _listed() -> TypedSelect[ListedLoss]:
+    texts = {name: sa.func.coalesce(CLASS[name], "") for name in ("file", "suite")}
+    joined = test_loss.outerjoin(test_class, CLASS.id == LOSS.class_id)
+    return select(ListedLoss, test_loss, **texts).select_from(joined)
+
+
+def _ordered(query: TypedSelect[ListedLoss]) -> TypedSelect[ListedLoss]:
+    return query.order_by(
+        LOSS.at.desc(), LOSS.run_id, (LOSS.tests - LOSS.tests_before), LOSS.family, LOSS.class_id, LOSS.kind
+    )
 
 
 async def _of_family(tx: Transaction, all_jobs: Sequence[TestJobRow]) -> list[LossRow]:

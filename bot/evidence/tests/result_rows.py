@@ -60,6 +60,48 @@ MOST_JOBS = 2_000  # of a commit or run
 MOST_FAILURES = 5_000  # of a commit or run
 MOST_SUITES = 2_000  # of a file
 CHUNK = 500  # values in one statement
+_WITH_TEST = test_failure.join(test, test.c.id == FAILURE.test_id).join(
+    test_class, test_class.c.id == test.c.class_id
+)
+
+_REPOSITORY = records["repository"].c
+PUBLIC = Statement(
+    sa.select(_REPOSITORY.repository_id).where(
+        _REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), _REPOSITORY.private.is_(False)
+    )
+)
+_again = test_job.alias("again")
+# in a later attempt of the run
+_TESTED_AGAIN = (
+    _again.c.repository_id == JOB.repository_id,
+    _again.c.run_id == JOB.run_id,
+    _again.c.run_attempt > JOB.run_attempt,
+    _again.c.name == JOB.name,
+)
+TESTING = RowStatement(
+    JOBS.where(
+        JOB.upstream_sha == sa.bindparam("of_commit"),
+        ~passed_later(JOB.repository_id, JOB.job_id),
+        ~sa.exists().where(*_TESTED_AGAIN),
+        ~dispatched_later(JOB.dispatch_id),
+    )
+    .order_by(JOB.at, JOB.generation)
+    .limit(MOST_JOBS)
+)
+PLACE = test_class.alias("place").c
+FAILED = FAILURE.outcome.in_(sorted(FAILING))
+GONE = "gone"
+NOT_THEIRS = (Verdict.FLAKY.value, Verdict.LIKELY_FLAKY.value)
+COLUMNS = [TEST.id, TEST.digest, CLASS.file, CLASS.suite, TEST.name]
+FAILURES = sa.func.count().filter(FAILED)
+FLAKY = sa.func.count().filter(FAILURE.flaky)
+LAST = sa.func.max(FAILURE.at)
+ORDERS = {"failures": FAILURES, "flaky": FLAKY, "recent": LAST}
+NEWEST_JOBS = 200
+BATCH = 50  # blocks that are held at a time
+SHORTEST = 1_000  # milliseconds of a test that is slow
+LOOKED_AT = 1_000  # tests whose name begins so, of all repositories
+SCANNED = 20_000  # suites
 
 
 class FailingRow(
@@ -88,35 +130,41 @@ class SuiteCount(TypedDict):
     tests: int
 
 
-_WITH_TEST = test_failure.join(test, test.c.id == FAILURE.test_id).join(
-    test_class, test_class.c.id == test.c.class_id
-)
+@dataclass(frozen=True, kw_only=True)
+class TestFilter:
+    """Which tests to list; empty texts choose all."""
+
+    repository_ids: Collection[int]
+    since: int
+    words: str = ""  # in file, suite or name
+    file: str = ""
+    suite: str = ""
+    state: str = ""
+    env_group: str = ""
 
 
-_REPOSITORY = records["repository"].c
-PUBLIC = Statement(
-    sa.select(_REPOSITORY.repository_id).where(
-        _REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), _REPOSITORY.private.is_(False)
-    )
-)
-_again = test_job.alias("again")
-# in a later attempt of the run
-_TESTED_AGAIN = (
-    _again.c.repository_id == JOB.repository_id,
-    _again.c.run_id == JOB.run_id,
-    _again.c.run_attempt > JOB.run_attempt,
-    _again.c.name == JOB.name,
-)
-TESTING = RowStatement(
-    JOBS.where(
-        JOB.upstream_sha == sa.bindparam("of_commit"),
-        ~passed_later(JOB.repository_id, JOB.job_id),
-        ~sa.exists().where(*_TESTED_AGAIN),
-        ~dispatched_later(JOB.dispatch_id),
-    )
-    .order_by(JOB.at, JOB.generation)
-    .limit(MOST_JOBS)
-)
+class ListedTest(NamedTestRow):
+    """A test with its failures in a window."""
+
+    id: int
+    failures: int
+    flaky: int  # times it passed only when it was tried again, or failed after a pass
+    commits: int  # on which it failed or was flaky
+    failed_at: int | None  # the last time
+
+
+class FlakyTest(ListedTest):
+    """What a flaky test cost."""
+
+    blocked: int  # jobs of pull requests that it failed
+    lost_ms: int  # how long these took
+
+
+class SlowTest(NamedTuple):
+    """A test, and its longest time in one of the newest jobs."""
+
+    time_ms: int
+    test_id: int
 
 
 async def public_repositories(tx: Transaction, repository_ids: Collection[int]) -> set[int]:
@@ -284,49 +332,6 @@ async def usual_counts(
     return [int(value) for value in (await tx.run(query.order_by(newest.desc()).limit(limit))).scalars()]
 
 
-PLACE = test_class.alias("place").c
-FAILED = FAILURE.outcome.in_(sorted(FAILING))
-GONE = "gone"
-NOT_THEIRS = (Verdict.FLAKY.value, Verdict.LIKELY_FLAKY.value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestFilter:
-    """Which tests to list; empty texts choose all."""
-
-    repository_ids: Collection[int]
-    since: int
-    words: str = ""  # in file, suite or name
-    file: str = ""
-    suite: str = ""
-    state: str = ""
-    env_group: str = ""
-
-
-class ListedTest(NamedTestRow):
-    """A test with its failures in a window."""
-
-    id: int
-    failures: int
-    flaky: int  # times it passed only when it was tried again, or failed after a pass
-    commits: int  # on which it failed or was flaky
-    failed_at: int | None  # the last time
-
-
-class FlakyTest(ListedTest):
-    """What a flaky test cost."""
-
-    blocked: int  # jobs of pull requests that it failed
-    lost_ms: int  # how long these took
-
-
-COLUMNS = [TEST.id, TEST.digest, CLASS.file, CLASS.suite, TEST.name]
-FAILURES = sa.func.count().filter(FAILED)
-FLAKY = sa.func.count().filter(FAILURE.flaky)
-LAST = sa.func.max(FAILURE.at)
-ORDERS = {"failures": FAILURES, "flaky": FLAKY, "recent": LAST}
-
-
 async def failing_tests(
     tx: Transaction, choice: TestFilter, *, order: str, before: tuple[int, int] | None, limit: int
 ) -> list[ListedTest]:
@@ -381,6 +386,47 @@ async def env_groups(tx: Transaction, repository_ids: Collection[int], *, limit:
         .distinct()
     )
     return list((await tx.run(query.order_by(test_env.c.env_group).limit(limit))).scalars())
+
+
+async def slowest_tests(
+    tx: Transaction, repository_ids: Collection[int], *, since: int, limit: int
+) -> list[SlowTest]:
+    """Return the slowest tests, the slowest first."""
+    query = sa.select(JOB.generation).where(
+        BASELINE, JOB.repository_id.in_(sorted(repository_ids)), JOB.at >= since
+    )
+    generations = list((await tx.run(query.order_by(JOB.at.desc()).limit(NEWEST_JOBS))).scalars())
+    times: dict[int, int] = {}
+    for at in range(0, len(generations), BATCH):
+        for content in (await rows.blocks_of_jobs(tx, generations[at : at + BATCH])).values():
+            _add(times, content)
+    slow = heapq.nlargest(limit, ((time, -test_id) for test_id, time in times.items()))
+    return [SlowTest(time, -test_id) for time, test_id in slow]
+
+
+async def tests_by_name(tx: Transaction, owners: Collection[int], start: str, *, limit: int) -> list[TestRow]:
+    """Return the tests of repositories whose names have this prefix."""
+    some = sa.select(TEST.id).where(begins(TEST.name, start, sqlite=tx.sqlite)).limit(LOOKED_AT)
+    ids = list((await tx.run(some)).scalars())
+    query = TESTS.where(TEST.id.in_(ids), TEST.repository_id.in_(sorted(owners)))
+    order = (
+        sa.func.length(TEST.name),
+        TEST.name,
+        TEST.last_at.desc(),
+        TEST.id,
+    )
+    return await tx.fetch(query.order_by(*order).limit(limit))
+
+
+async def suites_by_name(
+    tx: Transaction, owners: Collection[int], text: str, *, limit: int
+) -> list[SuiteRow]:
+    """Return suites with a text in their name or file, among those first seen most recently."""
+    newest = sa.select(test_class).where(CLASS.repository_id.in_(sorted(owners)))
+    some = newest.order_by(CLASS.id.desc()).limit(SCANNED).subquery()
+    there = some.c.suite.icontains(text, autoescape=True) | some.c.file.icontains(text, autoescape=True)
+    query = select(SuiteRow, some).where(there)
+    return await tx.fetch(query.order_by(some.c.last_at.desc(), some.c.id).limit(limit))
 
 
 def _without_failures(choice: TestFilter) -> sa.Select[Any]:
@@ -454,65 +500,8 @@ def _gone(choice: TestFilter) -> list[sa.ColumnElement[bool]]:
     return [TEST.trusted_last_at < first, ran]
 
 
-NEWEST_JOBS = 200
-BATCH = 50  # blocks that are held at a time
-SHORTEST = 1_000  # milliseconds of a test that is slow
-
-
-class SlowTest(NamedTuple):
-    """A test, and its longest time in one of the newest jobs."""
-
-    time_ms: int
-    test_id: int
-
-
-async def slowest_tests(
-    tx: Transaction, repository_ids: Collection[int], *, since: int, limit: int
-) -> list[SlowTest]:
-    """Return the slowest tests, the slowest first."""
-    query = sa.select(JOB.generation).where(
-        BASELINE, JOB.repository_id.in_(sorted(repository_ids)), JOB.at >= since
-    )
-    generations = list((await tx.run(query.order_by(JOB.at.desc()).limit(NEWEST_JOBS))).scalars())
-    times: dict[int, int] = {}
-    for at in range(0, len(generations), BATCH):
-        for content in (await rows.blocks_of_jobs(tx, generations[at : at + BATCH])).values():
-            _add(times, content)
-    slow = heapq.nlargest(limit, ((time, -test_id) for test_id, time in times.items()))
-    return [SlowTest(time, -test_id) for time, test_id in slow]
-
-
 def _add(times: dict[int, int], content: bytes) -> None:
     decoded = block.decode(content)
     for test_id, time in zip(decoded.ids, decoded.times, strict=True):
         if SHORTEST <= time < block.NO_TIME and time > times.get(test_id, 0):
             times[test_id] = time
-
-
-LOOKED_AT = 1_000  # tests whose name begins so, of all repositories
-SCANNED = 20_000  # suites
-
-
-async def tests_by_name(tx: Transaction, owners: Collection[int], start: str, *, limit: int) -> list[TestRow]:
-    """Return the tests of repositories whose names have this prefix."""
-    some = sa.select(TEST.id).where(begins(TEST.name, start, sqlite=tx.sqlite)).limit(LOOKED_AT)
-    ids = list((await tx.run(some)).scalars())
-    query = TESTS.where(TEST.id.in_(ids), TEST.repository_id.in_(sorted(owners)))
-    order = (
-        sa.func.length(TEST.name),
-        TEST.name,
-        TEST.last_at.desc(),
-        TEST.id,
-    )
-    return await tx.fetch(query.order_by(*order).limit(limit))
-
-
-async def suites_by_name(
-    tx: Transaction, owners: Collection[int], text: str, *, limit: int
-) -> list[SuiteRow]:
-    """Return suites with a text in their name or file, among those first seen most recently."""
-    newest = sa.select(test_class).where(CLASS.repository_id.in_(sorted(owners)))
-    some = newest.order_by(CLASS.id.desc()).limit(SCANNED).subquery()
-    there = some.c.suite.icontains(text, autoescape=True) | some.c.file.icontains(text, autoescape=True)
-    query = select(SuiteRow, some).where(there)
-    return await tx.fetch(query.order_by(some.c.last_at.desc(), some.c.id).limit(limit))

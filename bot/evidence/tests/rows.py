@@ -42,6 +42,11 @@ JOBS = select(TestJobRow, test_job)
 TESTS = select(TestRow, test, test_class).select_from(
     test.join(test_class, test_class.c.id == test.c.class_id)
 )
+VERDICTS_SOON, VERDICTS_AT_LATEST = 10.0, 120.0  # seconds in which further results of the commit are awaited
+LOSSES_TOGETHER, LOSSES_AT_LATEST = 120.0, 900.0  # seconds in which further jobs are awaited
+RECENT = 14 * DAY  # milliseconds; comments that are older stay as they are
+PULLS_MOST = 500  # pull requests of one commit or repository
+QUERIED = 500  # repositories named in one statement: an installation may bring very many
 
 
 def job_key(repository_id: int, run_id: int, run_attempt: int, job_id: int) -> JobKeyRow:
@@ -83,10 +88,6 @@ def newest_attempts(jobs: Iterable[TestJobRow]) -> list[TestJobRow]:
         and dispatches.get((job["repository_id"], job["pr_number"] or 0), job["dispatch_id"])
         in {None, job["dispatch_id"]}
     ]
-
-
-def _of_run(job: TestJobRow) -> tuple[int, int, str, str]:
-    return job["repository_id"], job["run_id"], job["workflow"], job["name"]
 
 
 async def job_by_key(tx: Transaction, key: JobKeyRow) -> TestJobRow | None:
@@ -145,10 +146,6 @@ async def environment_id(tx: Transaction, row: EnvRow) -> int:
     return int(known.scalar_one())
 
 
-VERDICTS_SOON, VERDICTS_AT_LATEST = 10.0, 120.0  # seconds in which further results of the commit are awaited
-LOSSES_TOGETHER, LOSSES_AT_LATEST = 120.0, 900.0  # seconds in which further jobs are awaited
-
-
 def request_verdicts(tx: Transaction, shas: Iterable[str]) -> None:
     """Request new verdicts on the failing tests of commits."""
     for sha in shas:
@@ -164,11 +161,6 @@ def request_losses(tx: Transaction, repository_id: int, run_id: int) -> None:
         )
 
 
-RECENT = 14 * DAY  # milliseconds; comments that are older stay as they are
-PULLS_MOST = 500  # pull requests of one commit or repository
-QUERIED = 500  # repositories named in one statement: an installation may bring very many
-
-
 async def request_publish_of_commit(tx: Transaction, upstream_sha: str) -> None:
     """Publish the pull requests for which backends tested a commit; upstream's results change nothing there."""
     await _request_publish(tx, JOB.upstream_sha == upstream_sha)
@@ -180,6 +172,10 @@ async def note_private_repositories(tx: Transaction, changed: Changed) -> None:
     for start in range(0, len(private), QUERIED):
         recent = JOB.at >= tx.now - RECENT
         await _request_publish(tx, sa.and_(JOB.repository_id.in_(private[start : start + QUERIED]), recent))
+
+
+def _of_run(job: TestJobRow) -> tuple[int, int, str, str]:
+    return job["repository_id"], job["run_id"], job["workflow"], job["name"]
 
 
 async def _request_publish(tx: Transaction, which: sa.ColumnElement[bool]) -> None:

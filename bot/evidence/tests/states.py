@@ -60,6 +60,21 @@ BROKEN_RUNS = 3  # the newest ones
 QUIET_TIME = 14 * DAY  # without an event, until a flaky test is healthy again
 QUIET_RUNS = 100
 SAMPLES = 5  # jobs named as evidence
+TASK = "test_states"
+TOGETHER, AT_LATEST = 60.0, 600.0  # seconds in which further jobs are awaited
+AGAIN = 6 * 3600 * 1000  # milliseconds until a test that is not healthy is looked at without a failure
+TESTS_MOST = 1_000  # looked at in one run
+JOBS_MOST = 300  # newest ones that ran a suite
+BLOCKS = 50  # decoded at a time
+BY_US = "bot"
+STATE, FAILURE, SUMMARY = test_state.c, test_failure.c, test_summary.c
+DISTRUSTED_MOST = 200  # jobs at a time
+OF_PULLS = sa.and_(JOB.trusted, JOB.backend.is_not(None), JOB.pr_number.is_not(None))
+READ_MOST = 100  # artifacts at a time: each is a call to GitHub
+PART, ARTIFACT, RUN = test_part.c, ci_artifact.c, records["workflow_run"].c
+NAMED_MOST = 20  # tests of one name
+SEPARATOR = "::"
+log = structlog.get_logger("bot.evidence.tests.states")
 
 
 class State(StrEnum):
@@ -90,6 +105,14 @@ class JudgedState(NamedTuple):
     evidence: dict[str, Any]
 
 
+class NamedTest(NamedTuple):
+    """A test with its daily counts in trusted runs by group of environments, and its states."""
+
+    row: TestRow
+    days: dict[int, dict[str, Counts]]  # days since 1970
+    states: list[StateRow]
+
+
 def evaluate(seen: Sequence[Observation], before: JudgedState | None, *, now: int) -> JudgedState:
     """Evaluate the state of a test from its observations, given in any order."""
     if before and before.state is State.QUARANTINED:
@@ -117,6 +140,130 @@ def evaluate(seen: Sequence[Observation], before: JudgedState | None, *, now: in
 def reset_state(at: int) -> JudgedState:
     """Return the state of a test that a person has declared recovered."""
     return JudgedState(State.HEALTHY, at, {"reset": at})
+
+
+def request_states(tx: Transaction, repository_id: int) -> None:
+    """Request an evaluation of the tests that failed in a repository's trusted runs."""
+    tx.enqueue(TASK, str(repository_id), delay=TOGETHER, max_wait=AT_LATEST)
+
+
+async def evaluate_states(context: Context, task: Task) -> None:
+    """Evaluate the tests whose state may have changed."""
+    if not task.key:
+        async with context.store.transaction() as tx:
+            await distrust_pulls(tx)
+            await request_reading(tx)
+    async with context.store.read() as tx:
+        if task.key:
+            by_repository = {_repository(task.key): await _failing(tx, _repository(task.key))}
+        else:
+            by_repository = await _unhealthy(tx)
+    for repository_id, test_ids in by_repository.items():
+        await _evaluate(context, repository_id, test_ids)
+
+
+async def states_of_tests(tx: Transaction, test_ids: Collection[int]) -> list[StateRow]:
+    """Return the states of tests."""
+    query = select(StateRow, test_state).where(STATE.test_id.in_(sorted(test_ids)))
+    return await tx.fetch(query.order_by(STATE.test_id, STATE.env_group))
+
+
+async def store_states(tx: Transaction, new: Sequence[StateRow]) -> None:
+    """Store states, replacing the previous ones."""
+    if new:
+        await tx.upsert(test_state, new, replaced=[column.name for column in STATE if not column.primary_key])
+        tx.note_changed("test_state", new)
+
+
+async def reset_test(tx: Transaction, repository_id: int, test_id: int, *, by: str) -> int:
+    """Declare a test recovered in all environments; return the number in which it was not healthy."""
+    before = [row for row in await states_of_tests(tx, [test_id]) if row["repository_id"] == repository_id]
+    healthy = reset_state(tx.now)
+    values: Any = {
+        "state": healthy.state.value, "since": healthy.since, "evidence": healthy.evidence, "by": by, "at": tx.now,
+    }  # fmt: skip
+    changed: list[Any] = [{**row, **values} for row in before]
+    await store_states(tx, changed)
+    return sum(row["state"] != State.HEALTHY for row in before)
+
+
+async def distrust_pulls(tx: Transaction) -> None:
+    """Take backends' results of pull requests out of baselines, daily sums and verdicts."""
+    jobs = await tx.fetch(JOBS.where(OF_PULLS).order_by(JOB.at).limit(DISTRUSTED_MOST))
+    if not jobs:
+        return
+    generations = [job["generation"] for job in jobs]
+    for table in (test_job, test_failure):
+        await tx.run(sa.update(table).where(table.c.generation.in_(generations)).values(trusted=False))
+    for repository_id in sorted({job["repository_id"] for job in jobs}):
+        request_days(tx, repository_id)
+    rows.request_verdicts(tx, sorted({tested_commit(job) for job in jobs}))
+
+
+async def request_reading(tx: Transaction) -> None:
+    """Request that artifacts read by older rules be fetched and read again, once each."""
+    of_run = sa.and_(
+        RUN.repository_id == PART.repository_id, RUN.id == PART.run_id, RUN.run_attempt == PART.run_attempt
+    )
+    same = sa.and_(ARTIFACT.repository_id == PART.repository_id, ARTIFACT.id == PART.object_id)
+    query = (
+        sa.select(PART.repository_id, PART.object_id, RUN.repo)
+        .select_from(test_part.join(ci_artifact, same).join(records["workflow_run"], of_run))
+        .where(
+            PART.rules < RULES,
+            PART.kind == "junit",
+            ~ARTIFACT.expired,
+            sa.func.coalesce(ARTIFACT.expires_at, tx.now + 1) > tx.now,
+        )
+        .order_by(PART.received_at.desc(), PART.object_id)
+        .limit(READ_MOST)
+    )
+    by_repository: dict[int, list[int]] = defaultdict(list)
+    for repository_id, object_id, repo in (await tx.run(query)).all():
+        by_repository[repository_id].append(object_id)
+        tx.enqueue("collect", object_key(repo, object_id))
+    for repository_id, ids in by_repository.items():
+        await fetches.retry_fetches(tx, repository_id, "artifact", ids)
+        read = (PART.repository_id == repository_id, PART.object_id.in_(ids))
+        await tx.run(sa.update(test_part).where(*read).values(rules=RULES))
+
+
+async def find_tests_by_name(tx: Transaction, repo: str, name: str) -> list[TestRow]:
+    """Find a repository's tests by name, suite::name or file::suite::name, the newest first."""
+    *place, last = name.split(SEPARATOR, 2)
+    wanted = [test.c.repository_id.in_(sorted(await repositories.read_ids(tx, repo))), test.c.name == last]
+    if place:
+        wanted.append(test_class.c.suite == place[-1])
+    if len(place) > 1:
+        wanted.append(test_class.c.file == place[0])
+    query = rows.TESTS.where(*wanted).order_by(test.c.last_at.desc(), test.c.digest).limit(NAMED_MOST)
+    return await tx.fetch(query)
+
+
+async def with_history(tx: Transaction, tests: list[TestRow], *, days: int) -> list[NamedTest]:
+    """Return tests with the counts of their last days."""
+    today = tx.now // DAY
+    states = await states_of_tests(tx, {row["id"] for row in tests})
+    named = []
+    for row in tests:
+        counted = await days_of_tests(
+            tx, row["repository_id"], [row["id"]], since=today - days + 1, until=today
+        )
+        mine = [state for state in states if state["test_id"] == row["id"]]
+        named.append(NamedTest(row, counted.get(row["id"], {}), mine))
+    return named
+
+
+async def reset_by_administrator(request: web.Request, _fields: Mapping[str, str]) -> FormDone:
+    """Declare a test recovered in all environments, and show its page again."""
+    repo, digest = addresses.repo(request), request.match_info["digest"]
+    async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
+        row = await result_rows.test_by_digest(tx, await repositories.read_ids(tx, repo), digest)
+        if row is None:
+            raise Rejected(404, "unknown_test", f"no test of that id is known in {repo}")
+        await reset_test(tx, row["repository_id"], row["id"], by=ADMINISTRATOR)
+    log.info("test reset", repo=repo, test=digest, by=ADMINISTRATOR)
+    return FormDone(path=f"/{repo}/test/{digest}")
 
 
 def _first(ordered: Sequence[Observation], now: int) -> int:
@@ -189,36 +336,6 @@ def _is_quiet(ordered: Sequence[Observation], now: int) -> bool:
 
 def _jobs(seen: Sequence[Observation]) -> list[int]:
     return [observation.job_id for observation in seen[-SAMPLES:]]
-
-
-TASK = "test_states"
-TOGETHER, AT_LATEST = 60.0, 600.0  # seconds in which further jobs are awaited
-AGAIN = 6 * 3600 * 1000  # milliseconds until a test that is not healthy is looked at without a failure
-TESTS_MOST = 1_000  # looked at in one run
-JOBS_MOST = 300  # newest ones that ran a suite
-BLOCKS = 50  # decoded at a time
-BY_US = "bot"
-STATE, FAILURE, SUMMARY = test_state.c, test_failure.c, test_summary.c
-
-
-def request_states(tx: Transaction, repository_id: int) -> None:
-    """Request an evaluation of the tests that failed in a repository's trusted runs."""
-    tx.enqueue(TASK, str(repository_id), delay=TOGETHER, max_wait=AT_LATEST)
-
-
-async def evaluate_states(context: Context, task: Task) -> None:
-    """Evaluate the tests whose state may have changed."""
-    if not task.key:
-        async with context.store.transaction() as tx:
-            await distrust_pulls(tx)
-            await request_reading(tx)
-    async with context.store.read() as tx:
-        if task.key:
-            by_repository = {_repository(task.key): await _failing(tx, _repository(task.key))}
-        else:
-            by_repository = await _unhealthy(tx)
-    for repository_id, test_ids in by_repository.items():
-        await _evaluate(context, repository_id, test_ids)
 
 
 def _repository(key: str) -> int:
@@ -342,128 +459,3 @@ def _said(
             test_id: said for test_id, said in cases if any(case.code in PASSING | FAILING for case in said)
         }
     return said_by_job
-
-
-async def states_of_tests(tx: Transaction, test_ids: Collection[int]) -> list[StateRow]:
-    """Return the states of tests."""
-    query = select(StateRow, test_state).where(STATE.test_id.in_(sorted(test_ids)))
-    return await tx.fetch(query.order_by(STATE.test_id, STATE.env_group))
-
-
-async def store_states(tx: Transaction, new: Sequence[StateRow]) -> None:
-    """Store states, replacing the previous ones."""
-    if new:
-        await tx.upsert(test_state, new, replaced=[column.name for column in STATE if not column.primary_key])
-        tx.note_changed("test_state", new)
-
-
-async def reset_test(tx: Transaction, repository_id: int, test_id: int, *, by: str) -> int:
-    """Declare a test recovered in all environments; return the number in which it was not healthy."""
-    before = [row for row in await states_of_tests(tx, [test_id]) if row["repository_id"] == repository_id]
-    healthy = reset_state(tx.now)
-    values: Any = {
-        "state": healthy.state.value, "since": healthy.since, "evidence": healthy.evidence, "by": by, "at": tx.now,
-    }  # fmt: skip
-    changed: list[Any] = [{**row, **values} for row in before]
-    await store_states(tx, changed)
-    return sum(row["state"] != State.HEALTHY for row in before)
-
-
-DISTRUSTED_MOST = 200  # jobs at a time
-OF_PULLS = sa.and_(JOB.trusted, JOB.backend.is_not(None), JOB.pr_number.is_not(None))
-READ_MOST = 100  # artifacts at a time: each is a call to GitHub
-PART, ARTIFACT, RUN = test_part.c, ci_artifact.c, records["workflow_run"].c
-
-
-async def distrust_pulls(tx: Transaction) -> None:
-    """Take backends' results of pull requests out of baselines, daily sums and verdicts."""
-    jobs = await tx.fetch(JOBS.where(OF_PULLS).order_by(JOB.at).limit(DISTRUSTED_MOST))
-    if not jobs:
-        return
-    generations = [job["generation"] for job in jobs]
-    for table in (test_job, test_failure):
-        await tx.run(sa.update(table).where(table.c.generation.in_(generations)).values(trusted=False))
-    for repository_id in sorted({job["repository_id"] for job in jobs}):
-        request_days(tx, repository_id)
-    rows.request_verdicts(tx, sorted({tested_commit(job) for job in jobs}))
-
-
-async def request_reading(tx: Transaction) -> None:
-    """Request that artifacts read by older rules be fetched and read again, once each."""
-    of_run = sa.and_(
-        RUN.repository_id == PART.repository_id, RUN.id == PART.run_id, RUN.run_attempt == PART.run_attempt
-    )
-    same = sa.and_(ARTIFACT.repository_id == PART.repository_id, ARTIFACT.id == PART.object_id)
-    query = (
-        sa.select(PART.repository_id, PART.object_id, RUN.repo)
-        .select_from(test_part.join(ci_artifact, same).join(records["workflow_run"], of_run))
-        .where(
-            PART.rules < RULES,
-            PART.kind == "junit",
-            ~ARTIFACT.expired,
-            sa.func.coalesce(ARTIFACT.expires_at, tx.now + 1) > tx.now,
-        )
-        .order_by(PART.received_at.desc(), PART.object_id)
-        .limit(READ_MOST)
-    )
-    by_repository: dict[int, list[int]] = defaultdict(list)
-    for repository_id, object_id, repo in (await tx.run(query)).all():
-        by_repository[repository_id].append(object_id)
-        tx.enqueue("collect", object_key(repo, object_id))
-    for repository_id, ids in by_repository.items():
-        await fetches.retry_fetches(tx, repository_id, "artifact", ids)
-        read = (PART.repository_id == repository_id, PART.object_id.in_(ids))
-        await tx.run(sa.update(test_part).where(*read).values(rules=RULES))
-
-
-NAMED_MOST = 20  # tests of one name
-SEPARATOR = "::"
-
-
-class NamedTest(NamedTuple):
-    """A test with its daily counts in trusted runs by group of environments, and its states."""
-
-    row: TestRow
-    days: dict[int, dict[str, Counts]]  # days since 1970
-    states: list[StateRow]
-
-
-async def find_tests_by_name(tx: Transaction, repo: str, name: str) -> list[TestRow]:
-    """Find a repository's tests by name, suite::name or file::suite::name, the newest first."""
-    *place, last = name.split(SEPARATOR, 2)
-    wanted = [test.c.repository_id.in_(sorted(await repositories.read_ids(tx, repo))), test.c.name == last]
-    if place:
-        wanted.append(test_class.c.suite == place[-1])
-    if len(place) > 1:
-        wanted.append(test_class.c.file == place[0])
-    query = rows.TESTS.where(*wanted).order_by(test.c.last_at.desc(), test.c.digest).limit(NAMED_MOST)
-    return await tx.fetch(query)
-
-
-async def with_history(tx: Transaction, tests: list[TestRow], *, days: int) -> list[NamedTest]:
-    """Return tests with the counts of their last days."""
-    today = tx.now // DAY
-    states = await states_of_tests(tx, {row["id"] for row in tests})
-    named = []
-    for row in tests:
-        counted = await days_of_tests(
-            tx, row["repository_id"], [row["id"]], since=today - days + 1, until=today
-        )
-        mine = [state for state in states if state["test_id"] == row["id"]]
-        named.append(NamedTest(row, counted.get(row["id"], {}), mine))
-    return named
-
-
-log = structlog.get_logger("bot.evidence.tests.states")
-
-
-async def reset_by_administrator(request: web.Request, _fields: Mapping[str, str]) -> FormDone:
-    """Declare a test recovered in all environments, and show its page again."""
-    repo, digest = addresses.repo(request), request.match_info["digest"]
-    async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        row = await result_rows.test_by_digest(tx, await repositories.read_ids(tx, repo), digest)
-        if row is None:
-            raise Rejected(404, "unknown_test", f"no test of that id is known in {repo}")
-        await reset_test(tx, row["repository_id"], row["id"], by=ADMINISTRATOR)
-    log.info("test reset", repo=repo, test=digest, by=ADMINISTRATOR)
-    return FormDone(path=f"/{repo}/test/{digest}")

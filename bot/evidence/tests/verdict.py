@@ -83,53 +83,6 @@ class JudgedFailure(NamedTuple):
         return None if self.verdict is Verdict.NO_BASELINE else self.verdict in YOURS
 
 
-def judge(evidence: Evidence, *, failed_at: int) -> JudgedFailure:
-    """Return the verdict on a failure."""
-    baseline = _baseline(evidence, failed_at)
-    if excused := _excused(evidence, baseline, failed_at):
-        return excused
-    if passed := _commits(baseline, Baseline.PASSED):
-        return JudgedFailure(Verdict.NEW, passed)
-    if baseline and not _commits(baseline, Baseline.FAILED) and not evidence.ever_trusted:
-        return JudgedFailure(Verdict.NEW_TEST)
-    return JudgedFailure(Verdict.NO_BASELINE)
-
-
-def _excused(evidence: Evidence, baseline: Sequence[TrustedRun], failed_at: int) -> JudgedFailure | None:
-    """Return the verdict that clears the author of a failure, if there is proof for one."""
-    if evidence.passed_on_head:
-        return JudgedFailure(Verdict.FLAKY)
-    failed = _commits(baseline, Baseline.FAILED)
-    if len(failed) * 2 > len(baseline):
-        return JudgedFailure(Verdict.KNOWN, failed)
-    if evidence.disabled:
-        return JudgedFailure(Verdict.DISABLED)
-    elsewhere = _elsewhere(evidence, failed_at)
-    if evidence.flaky_state or len(elsewhere) >= ELSEWHERE_HEADS:
-        return JudgedFailure(Verdict.LIKELY_FLAKY, elsewhere)
-    return None
-
-
-def _commits(baseline: Sequence[TrustedRun], outcome: Baseline) -> tuple[str, ...]:
-    return tuple(run.sha for run in baseline if run.outcome is outcome)
-
-
-def _baseline(evidence: Evidence, failed_at: int) -> Sequence[TrustedRun]:
-    """Return the run on the merge base, else the runs on the newest trusted commits before it."""
-    if evidence.merge_base:
-        return (evidence.merge_base,)
-    recent = [run for run in evidence.before if failed_at - BASELINE_AGE <= run.at <= failed_at]
-    return sorted(recent, key=lambda run: (run.at, run.sha), reverse=True)[:BASELINE_COMMITS]
-
-
-def _elsewhere(evidence: Evidence, failed_at: int) -> tuple[str, ...]:
-    """Return the unrelated heads on which the test failed recently."""
-    heads = {
-        failure.head for failure in evidence.elsewhere if failed_at - ELSEWHERE_AGE <= failure.at <= failed_at
-    }
-    return tuple(sorted(heads))
-
-
 class AcrossDevices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of the same test on the same commit of upstream; accelerators in order, backends by repository.
 
@@ -144,7 +97,21 @@ class AcrossDevices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 json_fields.learn(AcrossDevices)
+
+
 NOWHERE = AcrossDevices()
+
+
+def judge(evidence: Evidence, *, failed_at: int) -> JudgedFailure:
+    """Return the verdict on a failure."""
+    baseline = _baseline(evidence, failed_at)
+    if excused := _excused(evidence, baseline, failed_at):
+        return excused
+    if passed := _commits(baseline, Baseline.PASSED):
+        return JudgedFailure(Verdict.NEW, passed)
+    if baseline and not _commits(baseline, Baseline.FAILED) and not evidence.ever_trusted:
+        return JudgedFailure(Verdict.NEW_TEST)
+    return JudgedFailure(Verdict.NO_BASELINE)
 
 
 def describe_devices(across: AcrossDevices, names: Mapping[int, str]) -> str:
@@ -197,3 +164,38 @@ def compare_devices(
         failed_on=sorted(backend for backend, passed in backends.items() if passed and not all(passed)),
         passed_on=sorted(backend for backend, passed in backends.items() if passed and all(passed)),
     )
+
+
+def _excused(evidence: Evidence, baseline: Sequence[TrustedRun], failed_at: int) -> JudgedFailure | None:
+    """Return the verdict that clears the author of a failure, if there is proof for one."""
+    if evidence.passed_on_head:
+        return JudgedFailure(Verdict.FLAKY)
+    failed = _commits(baseline, Baseline.FAILED)
+    if len(failed) * 2 > len(baseline):
+        return JudgedFailure(Verdict.KNOWN, failed)
+    if evidence.disabled:
+        return JudgedFailure(Verdict.DISABLED)
+    elsewhere = _elsewhere(evidence, failed_at)
+    if evidence.flaky_state or len(elsewhere) >= ELSEWHERE_HEADS:
+        return JudgedFailure(Verdict.LIKELY_FLAKY, elsewhere)
+    return None
+
+
+def _commits(baseline: Sequence[TrustedRun], outcome: Baseline) -> tuple[str, ...]:
+    return tuple(run.sha for run in baseline if run.outcome is outcome)
+
+
+def _baseline(evidence: Evidence, failed_at: int) -> Sequence[TrustedRun]:
+    """Return the run on the merge base, else the runs on the newest trusted commits before it."""
+    if evidence.merge_base:
+        return (evidence.merge_base,)
+    recent = [run for run in evidence.before if failed_at - BASELINE_AGE <= run.at <= failed_at]
+    return sorted(recent, key=lambda run: (run.at, run.sha), reverse=True)[:BASELINE_COMMITS]
+
+
+def _elsewhere(evidence: Evidence, failed_at: int) -> tuple[str, ...]:
+    """Return the unrelated heads on which the test failed recently."""
+    heads = {
+        failure.head for failure in evidence.elsewhere if failed_at - ELSEWHERE_AGE <= failure.at <= failed_at
+    }
+    return tuple(sorted(heads))

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 NAME_MOST = 160  # bytes
 STDEV_LEAST = 2
+TABLE_SUFFIXES = ("_performance", "_accuracy", "_results", "_compilation_metrics")  # that end a table's name
+OTHER_COLUMNS = frozenset({"name", "dev", "device", "batch_size"})  # columns that are no metrics
+WORD_METRICS = frozenset({"accuracy"})  # metrics that may be words
+FIRST_LINE = 1
+LIMITS = Limits(globs=("*.json", "*.jsonl", "*.csv"), bytes=64 * 1024 * 1024, rows=5_000, called="records")
+VALUES_MOST = 10_000  # of a record
+EXTRA_MOST = 4 * 1024  # bytes
+ACCURACY = "accuracy"
 
 
 def require_name(value: Any, called: str) -> str:
@@ -55,12 +63,6 @@ def summarize(values: list[float]) -> dict[str, Any]:
     }
 
 
-TABLE_SUFFIXES = ("_performance", "_accuracy", "_results", "_compilation_metrics")  # that end a table's name
-OTHER_COLUMNS = frozenset({"name", "dev", "device", "batch_size"})  # columns that are no metrics
-WORD_METRICS = frozenset({"accuracy"})  # metrics that may be words
-FIRST_LINE = 1
-
-
 def records_of_table(document: Document, problems: Problems) -> Iterator[BenchmarkRecord]:
     """Yield the records of a table: one for each line and metric."""
     file = document.member.rpartition("/")[2][: -len(".csv")]
@@ -77,6 +79,11 @@ def records_of_table(document: Document, problems: Problems) -> Iterator[Benchma
                 problems.add(document.member, reader.line_num, str(error))
     except csv.Error as error:
         problems.add(document.member, reader.line_num, f"no CSV: {error}")
+
+
+def parse_benchmarks(given: ParserInput) -> Parsed[BenchmarkRecord]:
+    """Return the usable records of a file."""
+    return read_rows(given, LIMITS, _read_document)
 
 
 def _records_of_line(suite: str, line: Mapping[str, Any]) -> Iterator[BenchmarkRecord]:
@@ -101,17 +108,6 @@ def _as_float(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-LIMITS = Limits(globs=("*.json", "*.jsonl", "*.csv"), bytes=64 * 1024 * 1024, rows=5_000, called="records")
-VALUES_MOST = 10_000  # of a record
-EXTRA_MOST = 4 * 1024  # bytes
-ACCURACY = "accuracy"
-
-
-def parse_benchmarks(given: ParserInput) -> Parsed[BenchmarkRecord]:
-    """Return the usable records of a file."""
-    return read_rows(given, LIMITS, _read_document)
 
 
 def _read_document(document: Document, problems: Problems) -> Iterable[BenchmarkRecord]:

@@ -59,6 +59,21 @@ def parse_stats(given: ParserInput) -> Parsed[CacheStats]:
     return finish_parsing([totals[tool] for tool in sorted(totals)], problems)
 
 
+def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a document without nesting: the keys on the way to a value, joined by `_`.
+
+    >>> flatten({"stats": {"cache_hits": {"counts": {"C/C++": 3}}}})
+    {'stats_cache_hits_counts_C/C++': 3}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}_")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
 def _read(document: Document, problems: Problems) -> Iterable[CacheStats]:
     if b"direct_cache_hit" not in document.content or document.content.lstrip()[:1] in {b"{", b"["}:
         return read_each(document, problems, _of_object)
@@ -93,21 +108,6 @@ def _of_sccache(document: dict[str, Any]) -> CacheStats:
         documents=1,
         raw=keep_raw(flatten(document)),
     )
-
-
-def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a document without nesting: the keys on the way to a value, joined by `_`.
-
-    >>> flatten({"stats": {"cache_hits": {"counts": {"C/C++": 3}}}})
-    {'stats_cache_hits_counts_C/C++': 3}
-    """
-    flat: dict[str, Any] = {}
-    for key, value in document.items():
-        if isinstance(value, dict):
-            flat |= flatten(value, f"{prefix}{key}_")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def _lines(document: Document) -> dict[str, Any]:

@@ -117,6 +117,24 @@ def read_documents(given: ParserInput, globs: Sequence[str], *, most: int) -> It
         yield Document(name, bytes(content))
 
 
+def read_values(document: Document, problems: Problems) -> Iterator[DocumentValue]:
+    """Yield the JSON values of a document: its own, those of its list, or those of each line."""
+    member, content = document
+    try:
+        whole = _decode(content)
+    except SkippedValue as error:
+        lines = content.split(b"\n")
+        if sum(bool(line.strip()) for line in lines) < 2:
+            problems.add(member, 0, str(error))
+            return
+        yield from _values_of_lines(member, lines, problems)
+        return
+    if isinstance(whole, list):
+        yield from (DocumentValue(member, number, value) for number, value in enumerate(whole, 1))
+    else:
+        yield DocumentValue(member, 1, whole)
+
+
 def _members(given: ParserInput, globs: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
     if not archives.is_archive(given.path):
         yield given.path.name, _pieces(given)
@@ -135,24 +153,6 @@ def _pieces(given: ParserInput) -> Iterator[bytes]:
 
 def _base_name(member: Member) -> str:
     return member.name.rpartition("/")[2].casefold()
-
-
-def read_values(document: Document, problems: Problems) -> Iterator[DocumentValue]:
-    """Yield the JSON values of a document: its own, those of its list, or those of each line."""
-    member, content = document
-    try:
-        whole = _decode(content)
-    except SkippedValue as error:
-        lines = content.split(b"\n")
-        if sum(bool(line.strip()) for line in lines) < 2:
-            problems.add(member, 0, str(error))
-            return
-        yield from _values_of_lines(member, lines, problems)
-        return
-    if isinstance(whole, list):
-        yield from (DocumentValue(member, number, value) for number, value in enumerate(whole, 1))
-    else:
-        yield DocumentValue(member, 1, whole)
 
 
 def _values_of_lines(member: str, lines: Sequence[bytes], problems: Problems) -> Iterator[DocumentValue]:

@@ -14,6 +14,10 @@ R = TypeVar("R")
 PROBLEMS_MOST = 20  # kept; all are counted
 NAME = re.compile(r"[a-z0-9_.-]{1,80}")
 Scalar = float | int | str | bool | None
+TEXT_MOST = 256
+RAW_MOST = 16 * 1024  # bytes of what is kept of a document beside its known fields
+NUMBER_MOST = 1e300  # sums of some of these are still finite
+ELLIPSIS = "…"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -79,12 +83,6 @@ class BenchmarkRecord(msgspec.Struct, kw_only=True):
     target: float | None
     status: str  # such as pass, of metrics that are words
     extra: dict[str, Any] | None
-
-
-TEXT_MOST = 256
-RAW_MOST = 16 * 1024  # bytes of what is kept of a document beside its known fields
-NUMBER_MOST = 1e300  # sums of some of these are still finite
-ELLIPSIS = "…"
 
 
 class SkippedValue(Exception):

@@ -37,6 +37,10 @@ log = structlog.get_logger("bot.job_reports.test_lists.make_time_lists")
 MONTH = 30 * DAY
 BLOCKS = 50  # read at a time
 NAMES = ("test-times", "test-class-times", "slow-tests")
+COMMITS = 3
+BRANCH_MOST = 20  # commits of a branch looked at
+LOOKED_AT = 50  # commits, for whether their jobs have ended
+ENDED = 0.9  # of a commit's jobs that have to have ended
 
 
 async def request_all_lists(context: Context, _task: Task) -> None:
@@ -70,6 +74,21 @@ async def make_time_lists(context: Context, task: Task) -> None:
         changed = [name for name, page in pages.items() if await lists.store_list(tx, identifier, name, page)]
         await times.store_source(tx, identifier, digest)
     log.info("lists made", repository=identifier, lists=changed, jobs=len(stable_jobs))
+
+
+async def find_stable_jobs(tx: Transaction, settings: Settings, repository_id: int) -> list[TestJobRow]:
+    """Return the jobs of the newest stable commits, each with its last attempt only."""
+    jobs_with_results = await times.jobs_with_results(tx, repository_id)
+    by_commit: defaultdict[str, list[TestJobRow]] = defaultdict(list)
+    for result in jobs_with_results:
+        by_commit[_commit(result)].append(result)
+    branch = settings.of(JobReportSettings).ci_times_branch
+    if branch:
+        commits = await job_rows.commits(tx, repository_id, branch, until=None, limit=BRANCH_MOST)
+        chosen = [row["sha"] for row in commits if row["sha"] in by_commit][:COMMITS]
+    else:
+        chosen = await _ended(tx, repository_id, by_commit)
+    return [job for commit in chosen for job in _last_attempts(by_commit[commit])]
 
 
 async def _slow(context: Context, jobs: Sequence[TestJobRow]) -> dict[str, float]:
@@ -187,27 +206,6 @@ def _spent(job: TestJobRow, file: str, suite: str, milliseconds: int) -> Spent:
         suite=suite,
         milliseconds=milliseconds,
     )
-
-
-COMMITS = 3
-BRANCH_MOST = 20  # commits of a branch looked at
-LOOKED_AT = 50  # commits, for whether their jobs have ended
-ENDED = 0.9  # of a commit's jobs that have to have ended
-
-
-async def find_stable_jobs(tx: Transaction, settings: Settings, repository_id: int) -> list[TestJobRow]:
-    """Return the jobs of the newest stable commits, each with its last attempt only."""
-    jobs_with_results = await times.jobs_with_results(tx, repository_id)
-    by_commit: defaultdict[str, list[TestJobRow]] = defaultdict(list)
-    for result in jobs_with_results:
-        by_commit[_commit(result)].append(result)
-    branch = settings.of(JobReportSettings).ci_times_branch
-    if branch:
-        commits = await job_rows.commits(tx, repository_id, branch, until=None, limit=BRANCH_MOST)
-        chosen = [row["sha"] for row in commits if row["sha"] in by_commit][:COMMITS]
-    else:
-        chosen = await _ended(tx, repository_id, by_commit)
-    return [job for commit in chosen for job in _last_attempts(by_commit[commit])]
 
 
 async def _ended(tx: Transaction, repository_id: int, by_commit: dict[str, list[TestJobRow]]) -> list[str]:

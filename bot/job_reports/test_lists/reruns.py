@@ -41,6 +41,11 @@ MOST_READ = 50_000  # rows of a page
 JOB, FAILURE, RERUN, COUNTED = test_job.c, test_failure.c, test_rerun.c, test_rerun_job.c
 RERUNS_MOST = 1_000_000  # repetitions that a note may speak of
 _REPEAT = re.compile(r"(.*)\[\d+(?:-\d+)?\]", re.DOTALL)
+MADE = {
+    "upstream": "copy_reruns",
+    "clickhouse.ootbot": "copy_rerun_rows",
+    "clickhouse.upstream": "copy_upstream_reruns",
+}
 
 
 class RerunCase(NamedTuple):
@@ -85,74 +90,12 @@ def count_reruns(cases: Iterable[RerunCase]) -> dict[NameOfTest, Reruns]:
     return reruns
 
 
-def _said(case: RerunCase) -> tuple[int, int]:
-    if case.code is not Code.SKIPPED:
-        return (0, 1) if case.code in FAILING else (1, 0)
-    try:
-        note = _NOTE.decode(case.message.encode("utf-8", "replace"))
-    except msgspec.DecodeError:
-        return 0, 0
-    return _bounded(note.num_green), _bounded(note.num_red)
-
-
-def _bounded(count: int) -> int:
-    return min(max(count, 0), RERUNS_MOST)
-
-
 async def count_new_reruns(context: Context, _task: Task) -> None:
     """Count the reruns in new jobs."""
     async with context.store.read() as tx:
         jobs = await _uncounted(tx)
     for job in jobs:
         await _count(context, job)
-
-
-async def _uncounted(tx: Transaction) -> list[TestJobRow]:
-    counted = sa.exists().where(COUNTED.generation == JOB.generation)
-    query = rows.JOBS.where(JOB.at > tx.now - RECENT, JOB.rerun_disabled, JOB.block.is_not(None), ~counted)
-    return await tx.fetch(query.order_by(JOB.at).limit(JOBS_MOST))
-
-
-async def _count(context: Context, job: TestJobRow) -> None:
-    async with context.store.read() as tx:
-        content = (await rows.blocks_of_jobs(tx, [job["generation"]])).get(job["generation"])
-        messages = await _messages(tx, job["generation"])
-        environments = await rows.environments_by_id(tx, [job["env_id"]])
-    decoded = await asyncio.to_thread(block.decode, content) if content else None
-    ids = sorted(set(decoded.ids))[:TESTS_MOST] if decoded else []
-    async with context.store.read() as tx:
-        places = await times.names_of_tests(tx, ids)
-    cases = (
-        RerunCase(places[test_id], block.outcome_of(code), messages.get(test_id, ""))
-        for test_id, code in (zip(decoded.ids, decoded.codes, strict=True) if decoded else ())
-        if test_id in places
-    )
-    counted = await asyncio.to_thread(count_reruns, cases)
-    common = {
-        "generation": job["generation"],
-        "repository_id": job["repository_id"],
-        "trusted": job["trusted"],
-        "platforms": sorted(platforms_of(job, environments.get(job["env_id"]))),
-        "at": job["at"],
-    }
-    new = [
-        common | place._asdict() | {"green": counts.green, "red": counts.red, "flaky": counts.flaky}
-        for place, counts in sorted(counted.items())
-    ]
-    async with context.store.transaction() as tx:
-        for start in range(0, len(new), BATCH):
-            await tx.run(tx.insert(test_rerun).on_conflict_do_nothing(), new[start : start + BATCH])
-        done = tx.insert(test_rerun_job).values(generation=job["generation"], at=job["at"])
-        await tx.run(done.on_conflict_do_nothing())
-        tx.note_changed("test_job", [job])
-
-
-async def _messages(tx: Transaction, generation: int) -> Mapping[int, str]:
-    """Return the messages of a job's skipped cases."""
-    query = sa.select(FAILURE.test_id, FAILURE.message).where(
-        FAILURE.generation == generation, FAILURE.outcome == Code.SKIPPED
-    )
-    return {row.test_id: row.message for row in await tx.run(query)}
 
 
 async def reruns_since(tx: Transaction, repository_id: int, start: int) -> list[RerunRow]:
@@ -243,13 +186,6 @@ def copy_upstream_reruns(_export: Export) -> TableCopy:
     )
 
 
-MADE = {
-    "upstream": "copy_reruns",
-    "clickhouse.ootbot": "copy_rerun_rows",
-    "clickhouse.upstream": "copy_upstream_reruns",
-}
-
-
 def _shape(make: str) -> Shape:
     read = "bot.job_reports.test_lists.reruns:read_reruns_of_runs"
     return Shape(make=f"bot.job_reports.test_lists.reruns:{make}", read=read, most=20)
@@ -267,3 +203,65 @@ EXPORTS = (
         shapes={name: _shape(make) for name, make in MADE.items()},
     ),
 )
+
+
+def _said(case: RerunCase) -> tuple[int, int]:
+    if case.code is not Code.SKIPPED:
+        return (0, 1) if case.code in FAILING else (1, 0)
+    try:
+        note = _NOTE.decode(case.message.encode("utf-8", "replace"))
+    except msgspec.DecodeError:
+        return 0, 0
+    return _bounded(note.num_green), _bounded(note.num_red)
+
+
+def _bounded(count: int) -> int:
+    return min(max(count, 0), RERUNS_MOST)
+
+
+async def _uncounted(tx: Transaction) -> list[TestJobRow]:
+    counted = sa.exists().where(COUNTED.generation == JOB.generation)
+    query = rows.JOBS.where(JOB.at > tx.now - RECENT, JOB.rerun_disabled, JOB.block.is_not(None), ~counted)
+    return await tx.fetch(query.order_by(JOB.at).limit(JOBS_MOST))
+
+
+async def _count(context: Context, job: TestJobRow) -> None:
+    async with context.store.read() as tx:
+        content = (await rows.blocks_of_jobs(tx, [job["generation"]])).get(job["generation"])
+        messages = await _messages(tx, job["generation"])
+        environments = await rows.environments_by_id(tx, [job["env_id"]])
+    decoded = await asyncio.to_thread(block.decode, content) if content else None
+    ids = sorted(set(decoded.ids))[:TESTS_MOST] if decoded else []
+    async with context.store.read() as tx:
+        places = await times.names_of_tests(tx, ids)
+    cases = (
+        RerunCase(places[test_id], block.outcome_of(code), messages.get(test_id, ""))
+        for test_id, code in (zip(decoded.ids, decoded.codes, strict=True) if decoded else ())
+        if test_id in places
+    )
+    counted = await asyncio.to_thread(count_reruns, cases)
+    common = {
+        "generation": job["generation"],
+        "repository_id": job["repository_id"],
+        "trusted": job["trusted"],
+        "platforms": sorted(platforms_of(job, environments.get(job["env_id"]))),
+        "at": job["at"],
+    }
+    new = [
+        common | place._asdict() | {"green": counts.green, "red": counts.red, "flaky": counts.flaky}
+        for place, counts in sorted(counted.items())
+    ]
+    async with context.store.transaction() as tx:
+        for start in range(0, len(new), BATCH):
+            await tx.run(tx.insert(test_rerun).on_conflict_do_nothing(), new[start : start + BATCH])
+        done = tx.insert(test_rerun_job).values(generation=job["generation"], at=job["at"])
+        await tx.run(done.on_conflict_do_nothing())
+        tx.note_changed("test_job", [job])
+
+
+async def _messages(tx: Transaction, generation: int) -> Mapping[int, str]:
+    """Return the messages of a job's skipped cases."""
+    query = sa.select(FAILURE.test_id, FAILURE.message).where(
+        FAILURE.generation == generation, FAILURE.outcome == Code.SKIPPED
+    )
+    return {row.test_id: row.message for row in await tx.run(query)}

@@ -36,6 +36,10 @@ LABEL = "skipped"
 SAMPLES = 3
 URL_MOST = 7_000  # characters of a link
 NONE: Mapping[str, Issue] = MappingProxyType({})
+MOST = 20_000  # flaky results looked at, the newest first
+BATCH = 500  # titles in one statement
+ASSOCIATIONS = ("OWNER", "MEMBER", "COLLABORATOR")  # of authors whose issues may count again
+JOB, FAILURE = test_job.c, test_failure.c
 
 
 class Sample(NamedTuple):
@@ -148,6 +152,77 @@ def form_link(web: str, repo: str, suggestion: Disable) -> str:
         lines.pop()
 
 
+async def flaky_samples(
+    tx: Transaction, repository_id: int, *, since: int, devices: Collection[str]
+) -> list[Sample]:
+    """Read where tests were flaky in trusted jobs since a time (epoch milliseconds)."""
+    columns = (
+        JOB.generation,
+        JOB.run_id,
+        JOB.job_id,
+        JOB.workflow,
+        JOB.name,
+        JOB.env_id,
+        FAILURE.test_id,
+        FAILURE.at,
+    )
+    query = (
+        sa.select(*columns)
+        .join_from(test_failure, test_job, JOB.generation == FAILURE.generation)
+        .where(
+            FAILURE.repository_id == repository_id,
+            FAILURE.at >= since,
+            FAILURE.flaky,
+            FAILURE.trusted,
+            BASELINE,
+        )
+    )
+    failures = await tx.rows(query.order_by(FAILURE.at.desc()).limit(MOST))
+    environments = await rows.environments_by_id(tx, {row["env_id"] for row in failures})
+    known = issue_text.PLATFORMS | set(devices)
+    words: dict[int, frozenset[str]] = {}
+    for row in failures:
+        if row["generation"] not in words:
+            job: Any = row  # a part of a job's row, which is enough
+            words[row["generation"]] = known & platforms_of(job, environments.get(row["env_id"]))
+    return [
+        Sample(
+            test_id=row["test_id"],
+            generation=row["generation"],
+            run_id=row["run_id"],
+            job_id=row["job_id"],
+            name=row["name"],
+            platforms=words[row["generation"]],
+            at=row["at"],
+        )
+        for row in failures
+    ]
+
+
+async def closed_issues(
+    tx: Transaction, repository_id: int, titles: Collection[str], authors: Collection[str]
+) -> dict[str, Issue]:
+    """Return the newest closed issue with each of these titles, by authors whose issues may count again."""
+    trusted = sa.or_(
+        ISSUE.author_association.in_(ASSOCIATIONS),
+        sa.func.lower(ISSUE.user_login).in_(sorted(login.lower() for login in authors)),
+    )
+    by_title: dict[str, Issue] = {}
+    wanted = sorted(titles)
+    for at in range(0, len(wanted), BATCH):
+        query = sa.select(ISSUE.title, ISSUE.number, ISSUE.html_url).where(
+            CLOSED,
+            ISSUE.repository_id == repository_id,
+            ISSUE.title.in_(wanted[at : at + BATCH]),
+            ISSUE.number.is_not(None),
+            ISSUE.deleted_at.is_(None),
+            trusted,
+        )
+        for row in await tx.run(query.order_by(ISSUE.number)):
+            by_title[row.title] = Issue(str(row.number), row.html_url or "", closed=True)
+    return by_title
+
+
 def _green(reruns: Sequence[RerunRow], platforms: Sequence[str], flaky: Collection[str]) -> int:
     """Count the passes of a test on its platforms (none: all); 0 if it may not be enabled yet."""
     if flaky and (not platforms or not {*platforms}.isdisjoint(flaky)):
@@ -224,80 +299,3 @@ def _body(head: Sequence[str], names: Sequence[str], file: str, jobs: int) -> st
 
 def _word(text: str) -> str:
     return escaping.shorten(escaping.one_line(text).replace("`", "'"), 200)
-
-
-MOST = 20_000  # flaky results looked at, the newest first
-BATCH = 500  # titles in one statement
-ASSOCIATIONS = ("OWNER", "MEMBER", "COLLABORATOR")  # of authors whose issues may count again
-JOB, FAILURE = test_job.c, test_failure.c
-
-
-async def flaky_samples(
-    tx: Transaction, repository_id: int, *, since: int, devices: Collection[str]
-) -> list[Sample]:
-    """Read where tests were flaky in trusted jobs since a time (epoch milliseconds)."""
-    columns = (
-        JOB.generation,
-        JOB.run_id,
-        JOB.job_id,
-        JOB.workflow,
-        JOB.name,
-        JOB.env_id,
-        FAILURE.test_id,
-        FAILURE.at,
-    )
-    query = (
-        sa.select(*columns)
-        .join_from(test_failure, test_job, JOB.generation == FAILURE.generation)
-        .where(
-            FAILURE.repository_id == repository_id,
-            FAILURE.at >= since,
-            FAILURE.flaky,
-            FAILURE.trusted,
-            BASELINE,
-        )
-    )
-    failures = await tx.rows(query.order_by(FAILURE.at.desc()).limit(MOST))
-    environments = await rows.environments_by_id(tx, {row["env_id"] for row in failures})
-    known = issue_text.PLATFORMS | set(devices)
-    words: dict[int, frozenset[str]] = {}
-    for row in failures:
-        if row["generation"] not in words:
-            job: Any = row  # a part of a job's row, which is enough
-            words[row["generation"]] = known & platforms_of(job, environments.get(row["env_id"]))
-    return [
-        Sample(
-            test_id=row["test_id"],
-            generation=row["generation"],
-            run_id=row["run_id"],
-            job_id=row["job_id"],
-            name=row["name"],
-            platforms=words[row["generation"]],
-            at=row["at"],
-        )
-        for row in failures
-    ]
-
-
-async def closed_issues(
-    tx: Transaction, repository_id: int, titles: Collection[str], authors: Collection[str]
-) -> dict[str, Issue]:
-    """Return the newest closed issue with each of these titles, by authors whose issues may count again."""
-    trusted = sa.or_(
-        ISSUE.author_association.in_(ASSOCIATIONS),
-        sa.func.lower(ISSUE.user_login).in_(sorted(login.lower() for login in authors)),
-    )
-    by_title: dict[str, Issue] = {}
-    wanted = sorted(titles)
-    for at in range(0, len(wanted), BATCH):
-        query = sa.select(ISSUE.title, ISSUE.number, ISSUE.html_url).where(
-            CLOSED,
-            ISSUE.repository_id == repository_id,
-            ISSUE.title.in_(wanted[at : at + BATCH]),
-            ISSUE.number.is_not(None),
-            ISSUE.deleted_at.is_(None),
-            trusted,
-        )
-        for row in await tx.run(query.order_by(ISSUE.number)):
-            by_title[row.title] = Issue(str(row.number), row.html_url or "", closed=True)
-    return by_title

@@ -30,6 +30,19 @@ DIGITS = 3  # of seconds
 
 Seconds = dict[str, float]  # by file, or by file and class with a NUL between
 Times = dict[str, dict[str, Seconds]]  # by base name and configuration
+Sums = defaultdict[int, defaultdict["Hashable", int]]  # milliseconds by test and job
+
+SLOW = 60.0  # seconds; a test that takes longer is slow
+SANITIZER = "asan"  # in the name of a job under which everything is slow
+MAIN = "__main__"
+BATCH = 200  # jobs or tests of one statement
+RECENT = 30 * DAY  # milliseconds
+JOBS_MOST = 5_000  # looked at, the newest first
+JOB, ANY_JOB = test_job.c, records["workflow_job"].c
+TIME, SOURCE = test_time.c, test_time_source.c
+SUMMARY, CLASS = test_summary.c, test_class.c
+# what a job spent on a suite: generation, the file that launched it or "", its file, its name, milliseconds
+SuiteTime = tuple[int, str, str, str, int]
 
 
 class Spent(NamedTuple):
@@ -109,34 +122,6 @@ def best_times(
     return best
 
 
-def _means(measured: Iterable[tuple[str, str, str, Hashable, int]]) -> Times:
-    """Return the mean over jobs, in seconds, of each job's sum of milliseconds."""
-    sums: defaultdict[tuple[str, str, str], defaultdict[Hashable, int]] = defaultdict(
-        lambda: defaultdict(int)
-    )
-    for base_name, config, name, job, time_ms in measured:
-        sums[base_name, config, name][job] += time_ms
-    means: Times = {}
-    for (base_name, config, name), by_job in sorted(sums.items()):
-        means.setdefault(base_name, {}).setdefault(config, {})[name] = fmean(by_job.values()) / 1000
-    return means
-
-
-def _mean(several: Iterable[Mapping[str, float]]) -> Seconds:
-    values: defaultdict[str, list[float]] = defaultdict(list)
-    for seconds in several:
-        for name, value in seconds.items():
-            values[name].append(value)
-    return {name: fmean(seconds) for name, seconds in sorted(values.items())}
-
-
-Sums = defaultdict[int, defaultdict["Hashable", int]]  # milliseconds by test and job
-
-SLOW = 60.0  # seconds; a test that takes longer is slow
-SANITIZER = "asan"  # in the name of a job under which everything is slow
-MAIN = "__main__"
-
-
 def slow_candidates(shard: Block, shards: int) -> set[int]:
     """Return the ids of the tests of a shard that may be slow, given the number of its job's shards.
 
@@ -175,16 +160,6 @@ def no_sums() -> Sums:
 def test_key(name: str, suite: str) -> str:
     """Return a test's name in PyTorch's CI: a suite without a module is in the main module."""
     return f"{name} ({suite if '.' in suite else f'{MAIN}.{suite}'})"
-
-
-BATCH = 200  # jobs or tests of one statement
-RECENT = 30 * DAY  # milliseconds
-JOBS_MOST = 5_000  # looked at, the newest first
-JOB, ANY_JOB = test_job.c, records["workflow_job"].c
-TIME, SOURCE = test_time.c, test_time_source.c
-SUMMARY, CLASS = test_summary.c, test_class.c
-# what a job spent on a suite: generation, the file that launched it or "", its file, its name, milliseconds
-SuiteTime = tuple[int, str, str, str, int]
 
 
 def pack_times(seconds: Seconds) -> bytes:
@@ -288,3 +263,24 @@ async def count_ended(
     query = sa.select(sa.func.count(), done).where(same, ANY_JOB.repository_id == repository_id)
     count, ended = (await tx.run(query)).one()
     return int(count), int(ended or 0)
+
+
+def _means(measured: Iterable[tuple[str, str, str, Hashable, int]]) -> Times:
+    """Return the mean over jobs, in seconds, of each job's sum of milliseconds."""
+    sums: defaultdict[tuple[str, str, str], defaultdict[Hashable, int]] = defaultdict(
+        lambda: defaultdict(int)
+    )
+    for base_name, config, name, job, time_ms in measured:
+        sums[base_name, config, name][job] += time_ms
+    means: Times = {}
+    for (base_name, config, name), by_job in sorted(sums.items()):
+        means.setdefault(base_name, {}).setdefault(config, {})[name] = fmean(by_job.values()) / 1000
+    return means
+
+
+def _mean(several: Iterable[Mapping[str, float]]) -> Seconds:
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for seconds in several:
+        for name, value in seconds.items():
+            values[name].append(value)
+    return {name: fmean(seconds) for name, seconds in sorted(values.items())}

@@ -44,6 +44,28 @@ if TYPE_CHECKING:
     from bot.github.client import GitHubApp
     from bot.oot.allowlist.entry import Fields
 
+BEGIN_EACH = "begin each repository with its own `- `"
+ONE_EACH = "at L4 a device belongs to one repository, give each a device of its own"
+_UNIQUE = {
+    "repo": "the repository",
+    "repository_id": "the repository_id",
+    "device": "the device",
+}
+_NAMED = re.compile(r"(?P<repo>[A-Za-z0-9][\w-]*/[\w.-]+):(?P<rest>.+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnGitHub:
+    """A file in a repository; `ref` None is its default branch."""
+
+    repo: str
+    path: str
+    ref: str | None
+
+
+class NoAllowlistText(OotbotError):
+    """There is no text to be checked; the message says why."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Allowlist:
@@ -103,13 +125,50 @@ def render_errors(error: AllowlistError) -> str:
     return "\n".join(map(str, error.problems))
 
 
-BEGIN_EACH = "begin each repository with its own `- `"
-ONE_EACH = "at L4 a device belongs to one repository, give each a device of its own"
-_UNIQUE = {
-    "repo": "the repository",
-    "repository_id": "the repository_id",
-    "device": "the device",
-}
+def spell_out_levels(root: MappingNode, problems: Problems) -> Iterator[tuple[Level, Fields]]:
+    """Yield every entry with its level as the full mapping it stands for, in the file's order."""
+    for name, field in read_pairs(root, problems).items():
+        if name in Level.__members__:
+            level = Level[name]
+            for fields in _section(field.value, level, problems):
+                yield level, fields
+        else:
+            problems.add(field.at, f"{quote_word(name)} is no level: {_instead_of_level(name)}")
+
+
+def known_accounts(upstreams: Iterable[str], allowlist: Allowlist | None, setting: str) -> set[str]:
+    """Return the accounts, case folded, of upstream, of the listed backends and of the allowlist's own repository."""
+    repos = [*upstreams, *(entry.repo for entry in (allowlist.entries if allowlist else ()))]
+    if source := parse_github_source(setting):
+        repos.append(source.repo)
+    return {repo.partition("/")[0].casefold() for repo in repos}
+
+
+def parse_github_source(setting: str) -> OnGitHub | None:
+    """Return the file on GitHub a setting names, None when it is a path on disk."""
+    named = _NAMED.fullmatch(setting.strip())
+    if named is None:
+        return None
+    path, at, ref = named["rest"].rpartition("@")
+    if not at:
+        path, ref = ref, ""
+    return OnGitHub(repo=named["repo"], path=path.strip("/"), ref=ref or None) if path.strip("/") else None
+
+
+async def read_source(source: str, app_for: Callable[[str], GitHubApp]) -> str:
+    """Return the text of the file a setting names; `app_for` says which App reads a repository.
+
+    Raises NoText, or RetryLater while GitHub cannot be reached.
+    """
+    where = parse_github_source(source)
+    try:
+        if where is None:
+            return (await asyncio.to_thread(_from_disk, Path(source))).decode()
+        return (await _from_github(app_for(where.repo), where)).decode()
+    except OSError as problem:
+        raise NoAllowlistText(in_words(problem).removeprefix(f"{source}: ")) from problem
+    except UnicodeDecodeError as problem:
+        raise NoAllowlistText("it is not text in UTF-8") from problem
 
 
 def _refuse_duplicates(backends: Iterable[dict[str, Any]], key: str, what: str, problems: Problems) -> None:
@@ -140,17 +199,6 @@ def _with_defaults(values: dict[str, Any], default_events: frozenset[str]) -> En
         "lists_pushes": not every_push,
     }
     return Entry(**{**defaults, **values, "events": events})
-
-
-def spell_out_levels(root: MappingNode, problems: Problems) -> Iterator[tuple[Level, Fields]]:
-    """Yield every entry with its level as the full mapping it stands for, in the file's order."""
-    for name, field in read_pairs(root, problems).items():
-        if name in Level.__members__:
-            level = Level[name]
-            for fields in _section(field.value, level, problems):
-                yield level, fields
-        else:
-            problems.add(field.at, f"{quote_word(name)} is no level: {_instead_of_level(name)}")
 
 
 def _instead_of_level(name: str) -> str:
@@ -297,57 +345,6 @@ def _may_be_backend(node: Node) -> bool:
 
 def _says_repository(keys: Fields) -> bool:
     return any("/" in name or name.casefold() in ENTRY_KEYS for name in keys)
-
-
-_NAMED = re.compile(r"(?P<repo>[A-Za-z0-9][\w-]*/[\w.-]+):(?P<rest>.+)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnGitHub:
-    """A file in a repository; `ref` None is its default branch."""
-
-    repo: str
-    path: str
-    ref: str | None
-
-
-def known_accounts(upstreams: Iterable[str], allowlist: Allowlist | None, setting: str) -> set[str]:
-    """Return the accounts, case folded, of upstream, of the listed backends and of the allowlist's own repository."""
-    repos = [*upstreams, *(entry.repo for entry in (allowlist.entries if allowlist else ()))]
-    if source := parse_github_source(setting):
-        repos.append(source.repo)
-    return {repo.partition("/")[0].casefold() for repo in repos}
-
-
-def parse_github_source(setting: str) -> OnGitHub | None:
-    """Return the file on GitHub a setting names, None when it is a path on disk."""
-    named = _NAMED.fullmatch(setting.strip())
-    if named is None:
-        return None
-    path, at, ref = named["rest"].rpartition("@")
-    if not at:
-        path, ref = ref, ""
-    return OnGitHub(repo=named["repo"], path=path.strip("/"), ref=ref or None) if path.strip("/") else None
-
-
-class NoAllowlistText(OotbotError):
-    """There is no text to be checked; the message says why."""
-
-
-async def read_source(source: str, app_for: Callable[[str], GitHubApp]) -> str:
-    """Return the text of the file a setting names; `app_for` says which App reads a repository.
-
-    Raises NoText, or RetryLater while GitHub cannot be reached.
-    """
-    where = parse_github_source(source)
-    try:
-        if where is None:
-            return (await asyncio.to_thread(_from_disk, Path(source))).decode()
-        return (await _from_github(app_for(where.repo), where)).decode()
-    except OSError as problem:
-        raise NoAllowlistText(in_words(problem).removeprefix(f"{source}: ")) from problem
-    except UnicodeDecodeError as problem:
-        raise NoAllowlistText("it is not text in UTF-8") from problem
 
 
 def _from_disk(path: Path) -> bytes:

@@ -31,6 +31,81 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.yaml_document import Field, Problems
 
 RELAY_EVENTS = frozenset({"pull_request", "nightly"})  # all that its parser knows
+MAX_PER_DAY, MAX_PARALLEL = 100_000, 1_000
+MOST_LABELS = 50
+LABEL = r"[^\x00-\x1f\x7f,]{1,50}"  # GitHub's names of labels are no longer
+SAMPLE = r"([1-9][0-9]?|100)%"
+_EVERY, _REPORTING, _UNBLOCKING = (1, 2, 3, 4), (2, 3, 4), (1, 2, 3)
+_GATE = "its gate waits for it on every pull request"
+_OF_PULLS = ("labels", "not_labels", "draft")
+EVENTS = ("pull_request", "push", "nightly")
+DEFAULT_EVENTS = frozenset({"pull_request"})
+POLICIES = ("all", "trusted")
+CHECKS = ("backend", "jobs")
+CONCLUSIONS = ("neutral", "failure")
+CALLBACK_TOKENS = ("required", "optional")
+STATIC_KEYS = ("refused", "allowed")
+ANSWERS = ("all", "some")
+NIGHTLY = ("accepted", "refused")
+DISPATCHES = ("repository", "workflow")
+BISECT_MODES = ("off", "manual", "auto")
+Fields = dict[str, "Field"]  # an entry spelled out: key -> where it is named, what it holds
+MAX_ID = 2**63 - 1
+MAX_RATE = 100_000
+MAX_BISECT_RUNS, MAX_BISECT_PARALLEL, MAX_BISECT_HOURS = 1_000, 10, 24 * 30
+_SILENT = "nothing comes back from L1"
+BISECT_KEYS = MappingProxyType(
+    {
+        "mode": yaml_document.choice(BISECT_MODES),
+        "per_day": yaml_document.number(MAX_BISECT_RUNS),
+        "parallel": yaml_document.number(MAX_BISECT_PARALLEL),
+        "max_hours": yaml_document.number(MAX_BISECT_HOURS),
+        "comment": yaml_document.truth,
+    }
+)
+_UNCHECKED = "only L3 and L4 have check runs"
+
+
+class SelectionKey(NamedTuple):
+    """How a key's value is read, at which levels it may stand, and why not at the others."""
+
+    read: yaml_document.Reader
+    levels: tuple[int, ...]
+    why: str = ""
+
+
+class Level(IntEnum):
+    """How far a backend takes part; each level includes the ones below it."""
+
+    L1 = 1  # events go out, nothing comes back
+    L2 = 2  # results on the HUD
+    L3 = 3  # check runs that never block, on pull requests that carry the device's label
+    L4 = 4  # blocking check runs on every pull request
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectTerms:
+    """How the commit that broke a backend may be searched by running the backend."""
+
+    mode: str = "manual"  # of BISECT_MODES: never, on request, or by itself once a job is broken
+    per_day: int = 20  # runs
+    parallel: int = 2  # runs at once, of one search
+    max_hours: int = 48  # after which a search is given up
+    comment: bool = False  # whether the culprit's pull request gets a comment
+
+
+EVERY = frozenset(Level)
+REPORTING = frozenset({Level.L2, Level.L3, Level.L4})
+CHECKED = frozenset({Level.L3, Level.L4})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """One key: how its value is read, where it may stand, and why not elsewhere."""
+
+    read: yaml_document.Reader
+    levels: frozenset[Level] = EVERY
+    why: str = ""
 
 
 def reads_as_relay(default_events: frozenset[str]) -> bool:
@@ -44,12 +119,6 @@ def meant_events(written: frozenset[str] | None, default_events: frozenset[str])
         return default_events
     of_relay = reads_as_relay(default_events) and written <= RELAY_EVENTS
     return written | {"push"} if of_relay and "pull_request" in written else written
-
-
-MAX_PER_DAY, MAX_PARALLEL = 100_000, 1_000
-MOST_LABELS = 50
-LABEL = r"[^\x00-\x1f\x7f,]{1,50}"  # GitHub's names of labels are no longer
-SAMPLE = r"([1-9][0-9]?|100)%"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +151,6 @@ class Selection:
         return self.paths + self.labels + self.not_labels + self.branches
 
 
-class SelectionKey(NamedTuple):
-    """How a key's value is read, at which levels it may stand, and why not at the others."""
-
-    read: yaml_document.Reader
-    levels: tuple[int, ...]
-    why: str = ""
-
-
 def _labels(node: Node, problems: Problems) -> tuple[str, ...] | None:
     """Read names of labels, each once, whatever its case."""
     labels = yaml_document.words(node, problems)
@@ -111,8 +172,6 @@ def _sample(node: Node, problems: Problems) -> int | None:
     return None
 
 
-_EVERY, _REPORTING, _UNBLOCKING = (1, 2, 3, 4), (2, 3, 4), (1, 2, 3)
-_GATE = "its gate waits for it on every pull request"
 SELECTION_KEYS = MappingProxyType(
     {
         "paths": SelectionKey(read_globs, _EVERY),
@@ -133,7 +192,6 @@ SELECTION_KEYS = MappingProxyType(
         ),
     }
 )
-_OF_PULLS = ("labels", "not_labels", "draft")
 
 
 def check_selection(
@@ -157,39 +215,6 @@ def check_selection(
     if "sample" in values and "push" not in events:
         fix = "add `push` to `events`, or remove `sample`"
         problems.add(fields["sample"].at, f"`sample` is about pushes, and none are asked for: {fix}")
-
-
-EVENTS = ("pull_request", "push", "nightly")
-DEFAULT_EVENTS = frozenset({"pull_request"})
-POLICIES = ("all", "trusted")
-CHECKS = ("backend", "jobs")
-CONCLUSIONS = ("neutral", "failure")
-CALLBACK_TOKENS = ("required", "optional")
-STATIC_KEYS = ("refused", "allowed")
-ANSWERS = ("all", "some")
-NIGHTLY = ("accepted", "refused")
-DISPATCHES = ("repository", "workflow")
-BISECT_MODES = ("off", "manual", "auto")
-
-
-class Level(IntEnum):
-    """How far a backend takes part; each level includes the ones below it."""
-
-    L1 = 1  # events go out, nothing comes back
-    L2 = 2  # results on the HUD
-    L3 = 3  # check runs that never block, on pull requests that carry the device's label
-    L4 = 4  # blocking check runs on every pull request
-
-
-@dataclass(frozen=True, kw_only=True)
-class BisectTerms:
-    """How the commit that broke a backend may be searched by running the backend."""
-
-    mode: str = "manual"  # of BISECT_MODES: never, on request, or by itself once a job is broken
-    per_day: int = 20  # runs
-    parallel: int = 2  # runs at once, of one search
-    max_hours: int = 48  # after which a search is given up
-    comment: bool = False  # whether the culprit's pull request gets a comment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,38 +294,6 @@ def matches_ref(ref: str, pattern: str) -> bool:
     return fnmatchcase(ref, full)
 
 
-Fields = dict[str, "Field"]  # an entry spelled out: key -> where it is named, what it holds
-
-EVERY = frozenset(Level)
-REPORTING = frozenset({Level.L2, Level.L3, Level.L4})
-CHECKED = frozenset({Level.L3, Level.L4})
-
-MAX_ID = 2**63 - 1
-MAX_RATE = 100_000
-MAX_BISECT_RUNS, MAX_BISECT_PARALLEL, MAX_BISECT_HOURS = 1_000, 10, 24 * 30
-
-
-@dataclass(frozen=True, kw_only=True)
-class Key:
-    """One key: how its value is read, where it may stand, and why not elsewhere."""
-
-    read: yaml_document.Reader
-    levels: frozenset[Level] = EVERY
-    why: str = ""
-
-
-_SILENT = "nothing comes back from L1"
-BISECT_KEYS = MappingProxyType(
-    {
-        "mode": yaml_document.choice(BISECT_MODES),
-        "per_day": yaml_document.number(MAX_BISECT_RUNS),
-        "parallel": yaml_document.number(MAX_BISECT_PARALLEL),
-        "max_hours": yaml_document.number(MAX_BISECT_HOURS),
-        "comment": yaml_document.truth,
-    }
-)
-
-
 def _bisect(node: Node, problems: Problems) -> BisectTerms | None:
     """Read the terms of searches: a mapping, or the mode alone."""
     if not isinstance(node, MappingNode):
@@ -316,8 +309,6 @@ def _bisect(node: Node, problems: Problems) -> BisectTerms | None:
             problems.add(field.at, f"{quote_word(name)} is no key of `bisect`: {instead}")
     return None if None in terms.values() else BisectTerms(**terms)
 
-
-_UNCHECKED = "only L3 and L4 have check runs"
 
 ENTRY_KEYS = MappingProxyType(
     {

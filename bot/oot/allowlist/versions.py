@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Allowlist, OnGitHub
     from bot.queue.tasks import Task
 
+parse_cached = lru_cache(maxsize=8)(allowlist.parse_allowlist)  # pure: the same text is the same list
+log = structlog.get_logger("bot.oot.allowlist.versions")
+
+REFRESH_SOON = 60.0  # seconds: even where GitHub asks to wait longer
+
 
 class VersionRow(TypedDict):
     """One version of the allowlist, as read."""
@@ -52,14 +57,12 @@ class LevelRow(TypedDict):
 
 oot_level = table("oot_level", LevelRow, key=("backend_key", "since"))
 
-
 LAST_GOOD = RowStatement(
     select(VersionRow, allowlist_version)
     .where(allowlist_version.c.valid)
     .order_by(allowlist_version.c.id.desc())
     .limit(1)
 )
-parse_cached = lru_cache(maxsize=8)(allowlist.parse_allowlist)  # pure: the same text is the same list
 
 
 async def read_in_force(tx: Transaction) -> Allowlist | None:
@@ -132,25 +135,6 @@ async def read_level_history(tx: Transaction, backend: str) -> list[tuple[int, i
     return [(number, since) for number, since in await tx.run(query.order_by(level.since.desc()))]
 
 
-async def _record_levels(tx: Transaction, version: Allowlist) -> None:
-    """Record backends whose level a new version changes."""
-    known = {key: level for key, (level, _) in (await read_levels(tx)).items()}
-    now = {entry.key: int(entry.level) for entry in version.entries}
-    changed = [key for key in {**known, **now} if now.get(key, 0) != known.get(key, 0)]
-    rows = [{"backend_key": key, "since": tx.now, "level": now.get(key, 0)} for key in changed]
-    if rows:
-        await tx.upsert(oot_level, rows, replaced=("level",))  # of two versions in one moment, the last
-
-
-def _events(stored: str | None) -> frozenset[str]:
-    return frozenset(stored.split(",")) if stored else DEFAULT_EVENTS
-
-
-log = structlog.get_logger("bot.oot.allowlist.versions")
-
-REFRESH_SOON = 60.0  # seconds: even where GitHub asks to wait longer
-
-
 async def refresh_allowlist(context: Context, _task: Task) -> None:
     """Read the allowlist again."""
     await refresh(context)
@@ -199,3 +183,17 @@ async def watch_backends(tx: Transaction, settings: Settings) -> Watched:
         accounts=frozenset(map(owner_of, repos)),
         named=frozenset({source.repo.casefold()} if source else ()),
     )
+
+
+async def _record_levels(tx: Transaction, version: Allowlist) -> None:
+    """Record backends whose level a new version changes."""
+    known = {key: level for key, (level, _) in (await read_levels(tx)).items()}
+    now = {entry.key: int(entry.level) for entry in version.entries}
+    changed = [key for key in {**known, **now} if now.get(key, 0) != known.get(key, 0)]
+    rows = [{"backend_key": key, "since": tx.now, "level": now.get(key, 0)} for key in changed]
+    if rows:
+        await tx.upsert(oot_level, rows, replaced=("level",))  # of two versions in one moment, the last
+
+
+def _events(stored: str | None) -> frozenset[str]:
+    return frozenset(stored.split(",")) if stored else DEFAULT_EVENTS

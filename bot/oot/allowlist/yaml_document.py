@@ -29,6 +29,24 @@ _WRITE_OUT = "is not accepted: write the value itself"
 
 # Besides control characters: the line breaks only YAML 1.1 knows, which would shift line numbers.
 _UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+# docs/allowlist.schema.json holds the same patterns, so they use only what both dialects know.
+REPO = (
+    "(?=[^/]{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*"  # owner: no hyphen first, last or twice
+    r"/(?!\.{1,2}$)(?!.*\.git$)[A-Za-z0-9._-]{1,100}"
+)
+LOGIN = "@?(?=[^@]{1,39}$)[A-Za-z0-9]+([-_][A-Za-z0-9]+)*"  # _ in logins an enterprise manages
+DEVICE_WORD = "[A-Za-z][A-Za-z0-9]{0,49}"
+DEVICE = "[A-Za-z0-9][A-Za-z0-9._-]{0,49}"
+WORKFLOW_FILE = r"[A-Za-z0-9._-]{1,100}\.ya?ml"
+REF = r"[^\s\x00-\x1f\x7f~^:\\]{1,255}"
+
+MAX_TIMEOUT = 35 * 86_400  # a callback token's life: later reports are refused whatever we wait
+MOST_GLOBS = 200
+LONGEST_GLOB = 255
+_WRITABLE = re.compile(rf"[^\x00-\x1f\x7f]{{1,{LONGEST_GLOB}}}")
+
+# means one thing to git and another to regular expressions
+_NESTED_SET = re.compile(r"\[[^]]*(\[|--|&&|\|\||~~)")
 
 
 @dataclass(frozen=True)
@@ -51,6 +69,13 @@ class AllowlistError(ValueError):
         super().__init__(f"{self.problems[0]}{more}")
 
 
+class Field(NamedTuple):
+    """A value and the node that names it; in short forms one node may be both."""
+
+    at: Node
+    value: Node
+
+
 class Problems:
     """Collects what is wrong, so that one reading of the file names everything."""
 
@@ -65,13 +90,6 @@ class Problems:
         """Raise AllowlistError with all problems, if there are any."""
         if self._found:
             raise AllowlistError(self._found)
-
-
-class Field(NamedTuple):
-    """A value and the node that names it; in short forms one node may be both."""
-
-    at: Node
-    value: Node
 
 
 def compose(text: str | bytes) -> Node | None:
@@ -134,85 +152,7 @@ def read_pairs(node: MappingNode, problems: Problems) -> dict[str, Field]:
     return fields
 
 
-class _Loader(yaml.SafeLoader):
-    """Composes nodes and refuses whatever expands to more than what is written."""
-
-    def __init__(self, text: str, problems: Problems) -> None:
-        super().__init__(text)
-        self._problems = problems
-        self._nodes = 0
-        self._depth = 0
-
-    def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call] # so in the stubs
-        line = event.start_mark.line + 1
-        self._bound(line)
-        if event.anchor is not None:
-            mark = "*" if isinstance(event, AliasEvent) else "&"
-            self._problems.add(line, f"{quote_word(mark + event.anchor)} {_WRITE_OUT}")
-        if getattr(event, "tag", None) is not None:
-            self._problems.add(line, f"the tag {quote_word(event.tag)} {_WRITE_OUT}")
-        self._depth += 1
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-    def _bound(self, line: int) -> None:
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            self._problems.add(line, f"more than {MAX_NODES} words and lists: shorten the file")
-            self._problems.raise_if_any()
-        if self._depth >= MAX_DEPTH:
-            self._problems.add(line, f"more than {MAX_DEPTH} levels deep: write entries flatter")
-            self._problems.raise_if_any()
-
-
-def _decoded(text: str | bytes, problems: Problems) -> str:
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(data) > MAX_BYTES:
-        problems.add(1, f"{len(data)} bytes, more than {MAX_BYTES}: shorten the file")
-        return ""
-    try:
-        words = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        problems.add(line, "a byte here is not UTF-8: save the file as UTF-8")
-        return ""
-    words = words.replace("\r\n", "\n").replace("\r", "\n")
-    for match in _UNREADABLE.finditer(words):
-        line = words.count("\n", 0, match.start()) + 1
-        problems.add(line, f"the invisible character U+{ord(match[0]):04X}: remove it")
-    return words
-
-
-def _explained(error: yaml.MarkedYAMLError, words: str) -> tuple[int, str]:
-    mark = error.problem_mark or error.context_mark
-    if mark is None:
-        return 1, f"not valid YAML: {error.problem}"
-    hints = {
-        "@": "; leave the @ out or put the word in quotes",
-        "`": "; put the word in quotes",
-        "\t": "; indent with spaces",
-    }
-    hint = hints.get(words[mark.index : mark.index + 1], "")
-    problem = " ".join(str(error.problem).split())
-    return mark.line + 1, f"not valid YAML at column {mark.column + 1}: {problem}{hint}"
-
-
 Reader = Callable[[Node, Problems], Any]
-
-# docs/allowlist.schema.json holds the same patterns, so they use only what both dialects know.
-REPO = (
-    "(?=[^/]{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*"  # owner: no hyphen first, last or twice
-    r"/(?!\.{1,2}$)(?!.*\.git$)[A-Za-z0-9._-]{1,100}"
-)
-LOGIN = "@?(?=[^@]{1,39}$)[A-Za-z0-9]+([-_][A-Za-z0-9]+)*"  # _ in logins an enterprise manages
-DEVICE_WORD = "[A-Za-z][A-Za-z0-9]{0,49}"
-DEVICE = "[A-Za-z0-9][A-Za-z0-9._-]{0,49}"
-WORKFLOW_FILE = r"[A-Za-z0-9._-]{1,100}\.ya?ml"
-REF = r"[^\s\x00-\x1f\x7f~^:\\]{1,255}"
-
-MAX_TIMEOUT = 35 * 86_400  # a callback token's life: later reports are refused whatever we wait
 
 
 def matching(pattern: str, wanted: str) -> Reader:
@@ -334,6 +274,105 @@ def words(node: Node, problems: Problems) -> list[tuple[Node, str]]:
     return []
 
 
+def read_globs(node: Node, problems: Problems) -> tuple[str, ...] | None:
+    """Read globs, at most MOST_GLOBS; each that is wrong is a problem of its own line."""
+    globs = words(node, problems)
+    if not globs:
+        problems.add(node, "the list is empty: name at least one glob, or leave the key out")
+        return None
+    wrong = [(at, why) for at, word in globs if (why := _problem(word))]
+    if globs[0][1].startswith("!"):
+        wrong.append((globs[0][0], "the first glob takes away from nothing: write `**` before it"))
+    if len(globs) > MOST_GLOBS:
+        wrong.append(
+            (globs[MOST_GLOBS][0], f"more than {MOST_GLOBS} globs: write shorter ones for more files")
+        )
+    for at, why in wrong:
+        problems.add(at, why)
+    return None if wrong else tuple(word for _, word in globs)
+
+
+@lru_cache(maxsize=256)  # pure: the same globs are the same matcher, for all backends that share them
+def compile_globs(globs: tuple[str, ...]) -> PathSpec[GitIgnoreBasicPattern]:
+    """Compile globs; matching takes time linear in a path's length, since anyone may choose paths."""
+    return PathSpec.from_lines(GitIgnoreBasicPattern, globs, backend="re2")
+
+
+def find_match(globs: tuple[str, ...], paths: Sequence[str]) -> tuple[str, str] | None:
+    """Return the first path that the globs choose and the glob that decides on it; None where they choose none."""
+    matcher = compile_globs(globs)
+    for path in paths:
+        result = matcher.check_file(path)
+        if result.include and result.index is not None:
+            return path, globs[result.index]
+    return None
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes and refuses whatever expands to more than what is written."""
+
+    def __init__(self, text: str, problems: Problems) -> None:
+        super().__init__(text)
+        self._problems = problems
+        self._nodes = 0
+        self._depth = 0
+
+    def compose_node(self, parent: Node | None, index: int) -> Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call] # so in the stubs
+        line = event.start_mark.line + 1
+        self._bound(line)
+        if event.anchor is not None:
+            mark = "*" if isinstance(event, AliasEvent) else "&"
+            self._problems.add(line, f"{quote_word(mark + event.anchor)} {_WRITE_OUT}")
+        if getattr(event, "tag", None) is not None:
+            self._problems.add(line, f"the tag {quote_word(event.tag)} {_WRITE_OUT}")
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def _bound(self, line: int) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            self._problems.add(line, f"more than {MAX_NODES} words and lists: shorten the file")
+            self._problems.raise_if_any()
+        if self._depth >= MAX_DEPTH:
+            self._problems.add(line, f"more than {MAX_DEPTH} levels deep: write entries flatter")
+            self._problems.raise_if_any()
+
+
+def _decoded(text: str | bytes, problems: Problems) -> str:
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(data) > MAX_BYTES:
+        problems.add(1, f"{len(data)} bytes, more than {MAX_BYTES}: shorten the file")
+        return ""
+    try:
+        words = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problems.add(line, "a byte here is not UTF-8: save the file as UTF-8")
+        return ""
+    words = words.replace("\r\n", "\n").replace("\r", "\n")
+    for match in _UNREADABLE.finditer(words):
+        line = words.count("\n", 0, match.start()) + 1
+        problems.add(line, f"the invisible character U+{ord(match[0]):04X}: remove it")
+    return words
+
+
+def _explained(error: yaml.MarkedYAMLError, words: str) -> tuple[int, str]:
+    mark = error.problem_mark or error.context_mark
+    if mark is None:
+        return 1, f"not valid YAML: {error.problem}"
+    hints = {
+        "@": "; leave the @ out or put the word in quotes",
+        "`": "; put the word in quotes",
+        "\t": "; indent with spaces",
+    }
+    hint = hints.get(words[mark.index : mark.index + 1], "")
+    problem = " ".join(str(error.problem).split())
+    return mark.line + 1, f"not valid YAML at column {mark.column + 1}: {problem}{hint}"
+
+
 def _items(node: SequenceNode, problems: Problems) -> Iterator[tuple[Node, str]]:
     for item in node.value:
         if isinstance(item, ScalarNode):
@@ -351,32 +390,6 @@ def _refuse_none(node: Node, listed: list[tuple[Node, str]], problems: Problems)
 
 def _plain(node: Node) -> str:
     return str(node.value) if isinstance(node, ScalarNode) and node.style is None else ""
-
-
-MOST_GLOBS = 200
-LONGEST_GLOB = 255
-_WRITABLE = re.compile(rf"[^\x00-\x1f\x7f]{{1,{LONGEST_GLOB}}}")
-
-# means one thing to git and another to regular expressions
-_NESTED_SET = re.compile(r"\[[^]]*(\[|--|&&|\|\||~~)")
-
-
-def read_globs(node: Node, problems: Problems) -> tuple[str, ...] | None:
-    """Read globs, at most MOST_GLOBS; each that is wrong is a problem of its own line."""
-    globs = words(node, problems)
-    if not globs:
-        problems.add(node, "the list is empty: name at least one glob, or leave the key out")
-        return None
-    wrong = [(at, why) for at, word in globs if (why := _problem(word))]
-    if globs[0][1].startswith("!"):
-        wrong.append((globs[0][0], "the first glob takes away from nothing: write `**` before it"))
-    if len(globs) > MOST_GLOBS:
-        wrong.append(
-            (globs[MOST_GLOBS][0], f"more than {MOST_GLOBS} globs: write shorter ones for more files")
-        )
-    for at, why in wrong:
-        problems.add(at, why)
-    return None if wrong else tuple(word for _, word in globs)
 
 
 def _problem(glob: str) -> str | None:
@@ -404,19 +417,3 @@ def _can_be_compiled(glob: str) -> bool:
     except (GitIgnorePatternError, re.error, re2.error):
         return False
     return True
-
-
-@lru_cache(maxsize=256)  # pure: the same globs are the same matcher, for all backends that share them
-def compile_globs(globs: tuple[str, ...]) -> PathSpec[GitIgnoreBasicPattern]:
-    """Compile globs; matching takes time linear in a path's length, since anyone may choose paths."""
-    return PathSpec.from_lines(GitIgnoreBasicPattern, globs, backend="re2")
-
-
-def find_match(globs: tuple[str, ...], paths: Sequence[str]) -> tuple[str, str] | None:
-    """Return the first path that the globs choose and the glob that decides on it; None where they choose none."""
-    matcher = compile_globs(globs)
-    for path in paths:
-        result = matcher.check_file(path)
-        if result.include and result.index is not None:
-            return path, globs[result.index]
-    return None

@@ -31,6 +31,7 @@ log = structlog.get_logger("bot.oot.commands.backend_runs")
 SCOPES = {"rerun-all": "all", "rerun-failed": "failed"}  # by the identifier of our button
 STILL_RUNNING = 15.0  # seconds until GitHub is asked again about a run that has reported its end
 GOES_ON, OFTEN = 120.0, 4  # and, asked that often, about one that goes on: it may take days
+ALREADY_ENDED = 409  # the run's own conclusion stands
 
 
 class RunGoesOn(OotbotError):
@@ -128,6 +129,32 @@ async def run_again(context: Context, task: Task) -> None:
     log.info("re-run", backend=dispatch["backend"], run=run_id, at_github=started, cause=rerun["cause"])
 
 
+async def cancel_run(context: Context, task: Task) -> None:
+    """Ask GitHub to cancel the run, then finish its jobs: cancelled jobs do not report."""
+    identifier, _, run_id = task.key.partition("/")
+    async with context.store.read() as tx:
+        dispatch = await dispatches.get_dispatch(tx, identifier)
+    if dispatch is None:
+        raise GiveUp(f"there is no dispatch {identifier}")
+    began = dispatch["dispatched_at"]
+    client = context.backend_github.client(dispatch["backend"], since=began, actions="write")
+    try:
+        await client.post(client.path(f"actions/runs/{run_id}/cancel"), data={})
+    except GitHubRefused as error:
+        if error.status != ALREADY_ENDED:
+            log.warning("not cancelled", backend=dispatch["backend"], run=run_id, reason=str(error))
+            async with context.store.transaction() as tx:
+                await _correct_answer(tx, dispatch, run_id, error.message)
+            return
+        if not await _was_cancelled(client, run_id):
+            log.info("the run had ended already", backend=dispatch["backend"], run=run_id)
+            return
+    async with context.store.transaction() as tx:
+        await _finish_jobs(tx, identifier, run_id)
+        request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])
+    log.info("cancelled", backend=dispatch["backend"], run=run_id)
+
+
 def _read_press(body: dict[str, Any], app_id: int) -> ButtonPress | None:
     """Return what a check_run or check_suite event asks for; None if the button is not ours."""
     kind = "check_run" if "check_run" in body else "check_suite"
@@ -202,35 +229,6 @@ async def _start_at_github(context: Context, dispatch: DispatchRow, rerun: Rerun
         log.info("cannot be run again", backend=dispatch["backend"], run=run_id, reason=str(error))
         return False
     return True
-
-
-ALREADY_ENDED = 409  # the run's own conclusion stands
-
-
-async def cancel_run(context: Context, task: Task) -> None:
-    """Ask GitHub to cancel the run, then finish its jobs: cancelled jobs do not report."""
-    identifier, _, run_id = task.key.partition("/")
-    async with context.store.read() as tx:
-        dispatch = await dispatches.get_dispatch(tx, identifier)
-    if dispatch is None:
-        raise GiveUp(f"there is no dispatch {identifier}")
-    began = dispatch["dispatched_at"]
-    client = context.backend_github.client(dispatch["backend"], since=began, actions="write")
-    try:
-        await client.post(client.path(f"actions/runs/{run_id}/cancel"), data={})
-    except GitHubRefused as error:
-        if error.status != ALREADY_ENDED:
-            log.warning("not cancelled", backend=dispatch["backend"], run=run_id, reason=str(error))
-            async with context.store.transaction() as tx:
-                await _correct_answer(tx, dispatch, run_id, error.message)
-            return
-        if not await _was_cancelled(client, run_id):
-            log.info("the run had ended already", backend=dispatch["backend"], run=run_id)
-            return
-    async with context.store.transaction() as tx:
-        await _finish_jobs(tx, identifier, run_id)
-        request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])
-    log.info("cancelled", backend=dispatch["backend"], run=run_id)
 
 
 async def _was_cancelled(client: Client, run_id: str) -> bool:

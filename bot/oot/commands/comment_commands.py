@@ -40,6 +40,8 @@ HOUR = 3_600_000  # milliseconds
 REACTION_SEEN = "eyes"
 REACTIONS = {"done": "rocket", "refused": "confused"}  # by the command's state
 NEEDS_NO_ROLE = frozenset({"help", "status", "ping", ""})
+ANSWER_KIND = "command_answer"
+TAKEN, REFUSED = "rocket", "confused"  # reactions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +98,47 @@ async def carry_out_comment(context: Context, task: Task) -> None:
     for state, reaction in REACTIONS.items():
         if state in states:
             await _react(context, comment, reaction)
+
+
+def answer_key(repo: str, comment_id: int, position: int) -> str:
+    """Return the key of the task that answers a command."""
+    return f"{repo}/{comment_id}/{position}"
+
+
+async def answer_command(context: Context, task: Task) -> None:
+    """Write the answer once: an earlier answer is looked for first."""
+    repo, _, rest = task.key.rpartition("/")
+    repo, _, comment_id = repo.rpartition("/")
+    if not (comment_id.isdigit() and rest.isdigit()):
+        raise GiveUp(f"{task.key!r} names no command")
+    async with context.store.read() as tx:
+        about = {"upstream_repo": repo, "comment_id": int(comment_id), "position": int(rest)}
+        command = await dispatches.find_command(tx, about)
+    if command is None or command["state"] == "seen":
+        return
+    client = context.github.low_priority(repo, issues="write")
+    try:
+        if not await _is_answered(context, client, command):
+            await client.post(
+                client.path(f"issues/{command['pr_number']}/comments"), data={"body": _answer_text(command)}
+            )
+    except GitHubRefused as error:
+        log.info("no answer in the issue", repo=repo, issue=command["pr_number"], reason=str(error))
+
+
+async def carry_out_ping(context: Context, comment: Comment) -> None:
+    """Ping the backend if a comment asks for it and its author may; do nothing in other repositories."""
+    repo, login = comment.request.repo, comment.request.login
+    async with context.store.read() as tx:
+        allowlist = await versions.read_in_force(tx)
+    entry = allowlist.find(repo) if allowlist else None
+    commands = await asyncio.to_thread(syntax.parse_commands, comment.body) if entry else ()
+    if entry is None or not any(command.verb == "ping" for command in commands):
+        return
+    allowed = _is_on_call(entry, login) or may_write(await context.backend_github.role(repo, login))
+    done = allowed and await _request_ping(context, entry, comment)
+    log.info("ping by a comment", backend=repo, login=login, taken=done)
+    await _react_to_ping(context, comment, TAKEN if done else REFUSED)
 
 
 async def _record_commands(
@@ -172,35 +215,6 @@ async def _react(context: Context, comment: Comment, content: str) -> None:
         log.info("no reaction", reason=str(error))
 
 
-ANSWER_KIND = "command_answer"
-
-
-def answer_key(repo: str, comment_id: int, position: int) -> str:
-    """Return the key of the task that answers a command."""
-    return f"{repo}/{comment_id}/{position}"
-
-
-async def answer_command(context: Context, task: Task) -> None:
-    """Write the answer once: an earlier answer is looked for first."""
-    repo, _, rest = task.key.rpartition("/")
-    repo, _, comment_id = repo.rpartition("/")
-    if not (comment_id.isdigit() and rest.isdigit()):
-        raise GiveUp(f"{task.key!r} names no command")
-    async with context.store.read() as tx:
-        about = {"upstream_repo": repo, "comment_id": int(comment_id), "position": int(rest)}
-        command = await dispatches.find_command(tx, about)
-    if command is None or command["state"] == "seen":
-        return
-    client = context.github.low_priority(repo, issues="write")
-    try:
-        if not await _is_answered(context, client, command):
-            await client.post(
-                client.path(f"issues/{command['pr_number']}/comments"), data={"body": _answer_text(command)}
-            )
-    except GitHubRefused as error:
-        log.info("no answer in the issue", repo=repo, issue=command["pr_number"], reason=str(error))
-
-
 async def _is_answered(context: Context, client: Client, command: CommandRow) -> bool:
     url = client.path(f"issues/{command['pr_number']}/comments{{?per_page}}")
     async for comment in client.getiter(url, {"per_page": "100"}):
@@ -219,24 +233,6 @@ def _answer_marker(command: CommandRow) -> str:
 def _answer_text(command: CommandRow) -> str:
     said = escaping.code(command["text"])
     return f"{_answer_marker(command)}\n{said}: {escaping.text(command['answer'])}\n"
-
-
-TAKEN, REFUSED = "rocket", "confused"  # reactions
-
-
-async def carry_out_ping(context: Context, comment: Comment) -> None:
-    """Ping the backend if a comment asks for it and its author may; do nothing in other repositories."""
-    repo, login = comment.request.repo, comment.request.login
-    async with context.store.read() as tx:
-        allowlist = await versions.read_in_force(tx)
-    entry = allowlist.find(repo) if allowlist else None
-    commands = await asyncio.to_thread(syntax.parse_commands, comment.body) if entry else ()
-    if entry is None or not any(command.verb == "ping" for command in commands):
-        return
-    allowed = _is_on_call(entry, login) or may_write(await context.backend_github.role(repo, login))
-    done = allowed and await _request_ping(context, entry, comment)
-    log.info("ping by a comment", backend=repo, login=login, taken=done)
-    await _react_to_ping(context, comment, TAKEN if done else REFUSED)
 
 
 async def _request_ping(context: Context, entry: Entry, comment: Comment) -> bool:

@@ -31,6 +31,7 @@ USAGE = (
 _LIKE_COMMAND = re.compile(r"^ {0,3}/oot(?!\S)", re.MULTILINE)
 _WORD = "/oot"
 _NONE: Mapping[str, str] = MappingProxyType({})
+NEAR = "the author of the pull request, people with write access, those on call for the backend"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,28 @@ class Command:
     reason: str = ""
     words: tuple[str, ...] = ()  # of a further command: all that follows its verb
     problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FurtherCommand:
+    """A command that another capability adds, on pull requests, open or closed, and on issues."""
+
+    verb: str
+    usage: str  # without `/oot`
+    does: str
+    who: str  # may give it
+    # may be called again for the same request, and then comes to the same
+    carry_out: Callable[[Context, CommandRequest, Sequence[str]], Awaitable[CommandOutcome]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandDescription:
+    """A command, for people."""
+
+    verb: str
+    usage: str  # without `/oot`
+    does: str
+    who: str
 
 
 def may_hold_command(body: str) -> bool:
@@ -62,6 +85,66 @@ def parse_commands(body: str, further: Mapping[str, str] = _NONE) -> tuple[Comma
 def usage(further: Mapping[str, str]) -> str:
     """Return how every command is written."""
     return " | ".join([USAGE, *further.values()])
+
+
+def further_commands(features: Features) -> dict[str, FurtherCommand]:
+    """Return the commands that other capabilities add, by verb."""
+    return {
+        command.verb: command for commands in load_each(features, "comment_commands") for command in commands
+    }
+
+
+OWN_COMMANDS = (
+    CommandDescription(verb="help", usage="help", does="lists the commands", who="anyone"),
+    CommandDescription(
+        verb="status",
+        usage="status [backend]",
+        does="shows the state of all backends, or of one",
+        who="anyone",
+    ),
+    CommandDescription(
+        verb="rerun",
+        usage="rerun [backend..] [--all]",
+        does="re-runs failed jobs, with --all every job; without names, of every backend that failed",
+        who=NEAR,
+    ),
+    CommandDescription(
+        verb="cancel",
+        usage="cancel [backend..]",
+        does="cancels the runs of these backends; without names, everything that is running",
+        who=NEAR,
+    ),
+    CommandDescription(
+        verb="run",
+        usage="run <backend..>",
+        does="dispatches the commit again, also to backends that were listed after it was pushed",
+        who="people with write access, those on call for the backend",
+    ),
+    CommandDescription(
+        verb="ignore",
+        usage="ignore <backend> <reason>",
+        does="counts the backend as passed for the gate, on this commit and base branch only",
+        who="people with write access",
+    ),
+    CommandDescription(
+        verb="ping",
+        usage="ping",
+        does="on an issue of a backend's own repository: sends a test dispatch, whose steps the backend's page shows",
+        who="people with write access to the backend, those on call for it",
+    ),
+)
+
+
+def describe_commands(features: Features) -> list[CommandDescription]:
+    """Describe all commands: the built-in ones, then those of other capabilities."""
+    further = further_commands(features).values()
+    return [
+        *OWN_COMMANDS,
+        *(
+            CommandDescription(verb=command.verb, usage=command.usage, does=command.does, who=command.who)
+            for command in further
+        ),
+    ]
 
 
 def _plain_lines(body: str) -> Iterator[str]:
@@ -125,88 +208,3 @@ def _parse_ignore(text: str, rest: list[str]) -> Command:
     if not reason:
         return Command(text=text, problem="say which backend and why: /oot ignore <backend> <reason>")
     return Command(text=text, verb="ignore", backends=(rest[0],), reason=reason)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FurtherCommand:
-    """A command that another capability adds, on pull requests, open or closed, and on issues."""
-
-    verb: str
-    usage: str  # without `/oot`
-    does: str
-    who: str  # may give it
-    # may be called again for the same request, and then comes to the same
-    carry_out: Callable[[Context, CommandRequest, Sequence[str]], Awaitable[CommandOutcome]]
-
-
-def further_commands(features: Features) -> dict[str, FurtherCommand]:
-    """Return the commands that other capabilities add, by verb."""
-    return {
-        command.verb: command for commands in load_each(features, "comment_commands") for command in commands
-    }
-
-
-NEAR = "the author of the pull request, people with write access, those on call for the backend"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandDescription:
-    """A command, for people."""
-
-    verb: str
-    usage: str  # without `/oot`
-    does: str
-    who: str
-
-
-OWN_COMMANDS = (
-    CommandDescription(verb="help", usage="help", does="lists the commands", who="anyone"),
-    CommandDescription(
-        verb="status",
-        usage="status [backend]",
-        does="shows the state of all backends, or of one",
-        who="anyone",
-    ),
-    CommandDescription(
-        verb="rerun",
-        usage="rerun [backend..] [--all]",
-        does="re-runs failed jobs, with --all every job; without names, of every backend that failed",
-        who=NEAR,
-    ),
-    CommandDescription(
-        verb="cancel",
-        usage="cancel [backend..]",
-        does="cancels the runs of these backends; without names, everything that is running",
-        who=NEAR,
-    ),
-    CommandDescription(
-        verb="run",
-        usage="run <backend..>",
-        does="dispatches the commit again, also to backends that were listed after it was pushed",
-        who="people with write access, those on call for the backend",
-    ),
-    CommandDescription(
-        verb="ignore",
-        usage="ignore <backend> <reason>",
-        does="counts the backend as passed for the gate, on this commit and base branch only",
-        who="people with write access",
-    ),
-    CommandDescription(
-        verb="ping",
-        usage="ping",
-        does="on an issue of a backend's own repository: sends a test dispatch, whose steps the backend's page shows",
-        who="people with write access to the backend, those on call for it",
-    ),
-)
-
-
-def describe_commands(features: Features) -> list[CommandDescription]:
-    """Describe all commands: the built-in ones, then those of other capabilities."""
-    further = further_commands(features).values()
-    return [
-        *OWN_COMMANDS,
-        *(
-            CommandDescription(verb=command.verb, usage=command.usage, does=command.does, who=command.who)
-            for command in further
-        ),
-    ]

@@ -37,6 +37,27 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 VAIN = frozenset({"no_result", "silent"})  # outcomes of steps
+UPSTREAM = "upstream"
+TIMES_DAYS = 14  # of the backend's times
+PATIENCE = 600  # seconds that a pull request waits before a search yields, where no time is known
+YIELDING_FOR = 120_000  # milliseconds, while it yields
+log = structlog.get_logger("bot.oot.culprits.advance")
+
+LOOK_AGAIN = 600.0  # seconds, where nothing says that something has happened
+SOON = 5.0
+HOUR = 3_600_000  # milliseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchLimit:
+    """How many steps may be sent now; if none, why and until when (epoch milliseconds)."""
+
+    allowed: int | None = None  # None: all
+    why: str = ""
+    until: int | None = None
+
+
+NO_LIMIT = SearchLimit()
 
 
 def observe(
@@ -50,25 +71,6 @@ def observe(
     for step in steps:
         stepped[step["sha"]].append(step)
     return [_seen(row["sha"], by_commit[row["sha"]], stepped[row["sha"]]) for row in commits]
-
-
-def _seen(sha: str, runs: Sequence[SignalRun], steps: Sequence[StepRow]) -> SeenCommit:
-    mine = {step["dispatch_id"] for step in steps if step["dispatch_id"]}
-    good = sum(run.word == "good" for run in runs)
-    bad = sum(run.word == "bad" for run in runs)
-    return SeenCommit(
-        sha=sha,
-        good=good,
-        bad=bad,
-        asked=any(step["outcome"] is None for step in steps),
-        pending=any(run.word == "pending" and run.dispatch_id not in mine for run in runs),
-        vain=sum(step["outcome"] in VAIN for step in steps),
-        silent=sum(step["outcome"] == "silent" for step in steps),
-        unbuildable=not good and not bad and any(run.word == "unbuildable" for run in runs),
-    )
-
-
-UPSTREAM = "upstream"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,23 +111,6 @@ class Situation:
         return self.between(decision)
 
 
-TIMES_DAYS = 14  # of the backend's times
-PATIENCE = 600  # seconds that a pull request waits before a search yields, where no time is known
-YIELDING_FOR = 120_000  # milliseconds, while it yields
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchLimit:
-    """How many steps may be sent now; if none, why and until when (epoch milliseconds)."""
-
-    allowed: int | None = None  # None: all
-    why: str = ""
-    until: int | None = None
-
-
-NO_LIMIT = SearchLimit()
-
-
 async def find_limit(tx: Transaction, entry: Entry | None, search: BisectRow) -> SearchLimit:
     """Return what holds a search back now."""
     per_day = terms_of(entry).per_day
@@ -148,23 +133,6 @@ async def read_times(tx: Transaction, backend: str) -> BackendStats:
     return stats.measure_backend(stats.add_tallies(day.tally for day in days))
 
 
-async def _longest_wait(tx: Transaction, entry: Entry) -> float | None:
-    """Return how many seconds a pull request has waited for a backend, if that is longer than nine in ten wait."""
-    waiting = await job_runs.queued_pulls(tx, entry.repo)
-    if not waiting:
-        return None
-    usual = (await read_times(tx, entry.repo)).p90_queue_time
-    longest = (tx.now - min(waiting)) / 1000
-    return longest if longest > (PATIENCE if usual is None else usual) else None
-
-
-log = structlog.get_logger("bot.oot.culprits.advance")
-
-LOOK_AGAIN = 600.0  # seconds, where nothing says that something has happened
-SOON = 5.0
-HOUR = 3_600_000  # milliseconds
-
-
 async def advance_search(context: Context, task: Task) -> None:
     """Record the outcome of steps, then the next steps or the verdict."""
     async with context.store.transaction() as tx:
@@ -178,34 +146,6 @@ async def advance_search(context: Context, task: Task) -> None:
         log.info(
             "search over", search=now["id"], repo=now["upstream_repo"], state=now["state"], why=now["why"]
         )
-
-
-async def _advance(tx: Transaction, settings: Settings, search: BisectRow) -> None:
-    entry, problem = await _entry(tx, search)
-    if problem:
-        await rows.end_search(tx, search["id"], state="gave_up", why=problem)
-        return
-    for _ in range(finish.MOVES_MOST + 2):
-        situation = await read_situation(tx, settings, search, entry)
-        if situation is None:
-            why = scan.describe_force_pushed(search, await scan.find_gone(tx, search))
-            await rows.end_search(tx, search["id"], state="gave_up", why=why)
-            return
-        waiting = await settle_steps(
-            tx,
-            situation.branch,
-            situation.signal,
-            situation.steps,
-            situation.runs,
-            job_timeout=situation.job_timeout(settings),
-        )
-        situation = situation.observed(observe(situation.commits, situation.runs, situation.steps))
-        decision = next_steps(situation.seen, situation.terms)
-        if decision.end is End.GOOD_IS_BAD and await finish.look_before(tx, settings, situation):
-            search = await rows.get_search(tx, search["id"]) or search
-            continue
-        await _act(tx, settings, situation, decision, waiting)
-        return
 
 
 async def read_situation(
@@ -234,6 +174,60 @@ async def read_situation(
         terms=SearchTerms(parallel=terms_of(entry).parallel, flaky_rate=search["flaky_rate"]),
         seen=observe(commits, runs, steps),
     )
+
+
+def _seen(sha: str, runs: Sequence[SignalRun], steps: Sequence[StepRow]) -> SeenCommit:
+    mine = {step["dispatch_id"] for step in steps if step["dispatch_id"]}
+    good = sum(run.word == "good" for run in runs)
+    bad = sum(run.word == "bad" for run in runs)
+    return SeenCommit(
+        sha=sha,
+        good=good,
+        bad=bad,
+        asked=any(step["outcome"] is None for step in steps),
+        pending=any(run.word == "pending" and run.dispatch_id not in mine for run in runs),
+        vain=sum(step["outcome"] in VAIN for step in steps),
+        silent=sum(step["outcome"] == "silent" for step in steps),
+        unbuildable=not good and not bad and any(run.word == "unbuildable" for run in runs),
+    )
+
+
+async def _longest_wait(tx: Transaction, entry: Entry) -> float | None:
+    """Return how many seconds a pull request has waited for a backend, if that is longer than nine in ten wait."""
+    waiting = await job_runs.queued_pulls(tx, entry.repo)
+    if not waiting:
+        return None
+    usual = (await read_times(tx, entry.repo)).p90_queue_time
+    longest = (tx.now - min(waiting)) / 1000
+    return longest if longest > (PATIENCE if usual is None else usual) else None
+
+
+async def _advance(tx: Transaction, settings: Settings, search: BisectRow) -> None:
+    entry, problem = await _entry(tx, search)
+    if problem:
+        await rows.end_search(tx, search["id"], state="gave_up", why=problem)
+        return
+    for _ in range(finish.MOVES_MOST + 2):
+        situation = await read_situation(tx, settings, search, entry)
+        if situation is None:
+            why = scan.describe_force_pushed(search, await scan.find_gone(tx, search))
+            await rows.end_search(tx, search["id"], state="gave_up", why=why)
+            return
+        waiting = await settle_steps(
+            tx,
+            situation.branch,
+            situation.signal,
+            situation.steps,
+            situation.runs,
+            job_timeout=situation.job_timeout(settings),
+        )
+        situation = situation.observed(observe(situation.commits, situation.runs, situation.steps))
+        decision = next_steps(situation.seen, situation.terms)
+        if decision.end is End.GOOD_IS_BAD and await finish.look_before(tx, settings, situation):
+            search = await rows.get_search(tx, search["id"]) or search
+            continue
+        await _act(tx, settings, situation, decision, waiting)
+        return
 
 
 async def _entry(tx: Transaction, search: BisectRow) -> tuple[Entry | None, str]:

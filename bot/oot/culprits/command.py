@@ -37,6 +37,7 @@ log = structlog.get_logger("bot.oot.culprits.command")
 
 USAGE = "bisect <backend> [job or test] [<good>..<bad>]"
 RANGE = re.compile(r"(?P<good>[^.\s]*)\.\.(?P<bad>[^.\s]*)")
+FIELD_MOST = 500  # characters
 
 
 async def carry_out(context: Context, request: CommandRequest, words: Sequence[str]) -> CommandOutcome:
@@ -89,40 +90,6 @@ def describe_started(context: Context, started: StartedSearch) -> str:
     return f"the commit that broke {name} {began}, from {row['good_sha'][:7]} to {row['bad_sha'][:7]}: {page}"
 
 
-async def _check_person(context: Context, request: CommandRequest, wanted: WantedSearch) -> None:
-    async with context.store.read() as tx:
-        entry = await find_entry(tx, wanted.repo, wanted.backend)
-        private = await read_private_names(tx, context.settings, {entry.repo}) if entry else None
-    if entry and private and private.hides(entry.repo):
-        # the answer would be public, and names its jobs
-        raise Refused(f"{entry.label} is private: begin the search at /admin, or with `ootbot bisect start`")
-    if may_write(request.role):
-        return
-    oncalls = entry.oncalls if entry else ()
-    if request.login.casefold() not in {name.casefold() for name in oncalls}:
-        who = f" or being on call for {entry.label}" if entry else ""
-        raise Refused(f"{request.login} may not search: that takes write access{who}")
-
-
-async def _words_of_github(context: Context, repo: str, unknown: UnknownCommit) -> str:
-    """Ask GitHub why a commit cannot be an end of the search."""
-    client = context.github.client(repo, contents="read")
-    branch = unknown.branch
-    try:
-        compared = await client.getitem(
-            client.path("compare/{basehead}"), {"basehead": f"{unknown.sha}...{branch}"}
-        )
-    except GitHubRefused as error:
-        log.info("unknown commit", repo=repo, sha=unknown.sha, reason=str(error))
-        if not error.gone:
-            return f"{unknown.sha} is not known here, and GitHub does not say what it is: {error.message}"
-        return f"GitHub knows no commit {unknown.sha} in {repo}"
-    if compared.get("status") in {"ahead", "identical"}:
-        older = f"{unknown.sha} is on {branch}, but not known here"
-        return f"{older}: `ootbot ci backfill {repo}` reads what was before the App"
-    return f"{unknown.sha} is not on {branch}: both ends have to be"
-
-
 BISECT = FurtherCommand(
     verb="bisect",
     usage=USAGE,
@@ -131,9 +98,6 @@ BISECT = FurtherCommand(
     carry_out=carry_out,
 )
 COMMANDS = (BISECT,)
-
-
-FIELD_MOST = 500  # characters
 
 
 async def begin_search(request: web.Request, fields: Mapping[str, str]) -> FormDone:
@@ -166,3 +130,37 @@ async def cancel(request: web.Request, _fields: Mapping[str, str]) -> FormDone:
     except Refused as reason:
         return FormDone(words=str(reason))
     return FormDone(path=f"/{row['upstream_repo']}/bisects/{row['id']}")
+
+
+async def _check_person(context: Context, request: CommandRequest, wanted: WantedSearch) -> None:
+    async with context.store.read() as tx:
+        entry = await find_entry(tx, wanted.repo, wanted.backend)
+        private = await read_private_names(tx, context.settings, {entry.repo}) if entry else None
+    if entry and private and private.hides(entry.repo):
+        # the answer would be public, and names its jobs
+        raise Refused(f"{entry.label} is private: begin the search at /admin, or with `ootbot bisect start`")
+    if may_write(request.role):
+        return
+    oncalls = entry.oncalls if entry else ()
+    if request.login.casefold() not in {name.casefold() for name in oncalls}:
+        who = f" or being on call for {entry.label}" if entry else ""
+        raise Refused(f"{request.login} may not search: that takes write access{who}")
+
+
+async def _words_of_github(context: Context, repo: str, unknown: UnknownCommit) -> str:
+    """Ask GitHub why a commit cannot be an end of the search."""
+    client = context.github.client(repo, contents="read")
+    branch = unknown.branch
+    try:
+        compared = await client.getitem(
+            client.path("compare/{basehead}"), {"basehead": f"{unknown.sha}...{branch}"}
+        )
+    except GitHubRefused as error:
+        log.info("unknown commit", repo=repo, sha=unknown.sha, reason=str(error))
+        if not error.gone:
+            return f"{unknown.sha} is not known here, and GitHub does not say what it is: {error.message}"
+        return f"GitHub knows no commit {unknown.sha} in {repo}"
+    if compared.get("status") in {"ahead", "identical"}:
+        older = f"{unknown.sha} is on {branch}, but not known here"
+        return f"{older}: `ootbot ci backfill {repo}` reads what was before the App"
+    return f"{unknown.sha} is not on {branch}: both ends have to be"

@@ -17,6 +17,33 @@ if TYPE_CHECKING:
 
 FIELDS = frozenset({"workflow", "sha"})
 TAG = re.compile(r"[A-Za-z0-9._/-]{1,200}")
+NAME = "bisect"
+FEATURE = Feature(
+    name="culprits",
+    tables="bot.oot.culprits.tables",
+    tasks={
+        "bisect": "bot.oot.culprits.advance:advance_search",
+        "bisect_branch": "bot.oot.culprits.scan:check_branch",
+        "bisect_found": "bot.oot.culprits.finish:follow_find",
+        "bisect_run": "bot.oot.culprits.steps:run_commit",
+        "bisect_scan": "bot.oot.culprits.scan:scan",
+    },
+    background=frozenset({"bisect_scan"}),
+    periodic="bot.oot.culprits.feature:periodic",
+    before_commit="bot.oot.culprits.scan:before_commit",
+    exports="bot.oot.culprits.rows:EXPORTS",
+    prune="bot.oot.culprits.rows:delete_old_searches",
+    settings="bot.oot.culprits.feature:CulpritsSettings",
+    comment_commands="bot.oot.culprits.command:COMMANDS",
+    admin_forms={
+        "/bisects": "bot.oot.culprits.command:begin_search",
+        "/bisects/{id}/cancel": "bot.oot.culprits.command:cancel",
+    },
+    commands={"bisect": "bot.console.backends:bisect"},
+    metrics="bot.oot.culprits.rows:measure_searches",
+    conditions="bot.oot.culprits.rows:read_conditions",
+    doctor="bot.oot.culprits.feature:check_own_runs",
+)
 
 
 def tag(text: str) -> str:
@@ -45,9 +72,6 @@ class CulpritsSettings:
     )
 
 
-NAME = "bisect"
-
-
 async def check_own_runs(target: Target) -> list[Finding]:
     """Check whether the tags of CI_BISECT_TAG may be created."""
     pattern = target.settings.of(CulpritsSettings).ci_bisect_tag
@@ -70,31 +94,3 @@ async def check_own_runs(target: Target) -> list[Finding]:
 def periodic(_settings: Settings) -> dict[str, float]:
     """Return the seconds between runs, by task kind."""
     return {"bisect_scan": 300.0}
-
-
-FEATURE = Feature(
-    name="culprits",
-    tables="bot.oot.culprits.tables",
-    tasks={
-        "bisect": "bot.oot.culprits.advance:advance_search",
-        "bisect_branch": "bot.oot.culprits.scan:check_branch",
-        "bisect_found": "bot.oot.culprits.finish:follow_find",
-        "bisect_run": "bot.oot.culprits.steps:run_commit",
-        "bisect_scan": "bot.oot.culprits.scan:scan",
-    },
-    background=frozenset({"bisect_scan"}),
-    periodic="bot.oot.culprits.feature:periodic",
-    before_commit="bot.oot.culprits.scan:before_commit",
-    exports="bot.oot.culprits.rows:EXPORTS",
-    prune="bot.oot.culprits.rows:delete_old_searches",
-    settings="bot.oot.culprits.feature:CulpritsSettings",
-    comment_commands="bot.oot.culprits.command:COMMANDS",
-    admin_forms={
-        "/bisects": "bot.oot.culprits.command:begin_search",
-        "/bisects/{id}/cancel": "bot.oot.culprits.command:cancel",
-    },
-    commands={"bisect": "bot.console.backends:bisect"},
-    metrics="bot.oot.culprits.rows:measure_searches",
-    conditions="bot.oot.culprits.rows:read_conditions",
-    doctor="bot.oot.culprits.feature:check_own_runs",
-)

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 
 NAME_MOST = 120  # characters of a job or test in a sentence
 SHAS_MOST = 4  # commits named in a sentence
+MOVES_MOST = 3  # times that a search begins further back
+FOLDED_MOST = 100  # commits that came with another one
+FOUND = "bisect_found"  # kind of the task that follows
+log = structlog.get_logger("bot.oot.culprits.finish")
+
+FILES_MOST = 50
+FILE_MOST = 300  # characters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +113,6 @@ def describe_remaining(runs: int, rounds: int, median: float | None) -> str:
     return (
         words if median is None else f"{words}, about {text.duration(rounds * median)} by the median of one"
     )
-
-
-MOVES_MOST = 3  # times that a search begins further back
-FOLDED_MOST = 100  # commits that came with another one
-FOUND = "bisect_found"  # kind of the task that follows
 
 
 async def finish_found(tx: Transaction, situation: Situation, decision: Decision) -> None:
@@ -206,13 +208,6 @@ async def look_before(tx: Transaction, settings: Settings, situation: Situation)
     return True
 
 
-def _why_untestable(situation: Situation, shas: list[str]) -> str:
-    whys = {run.why for run in situation.runs if run.sha in shas and run.word == "unbuildable"}
-    if whys == {job_runs.NO_BUILD}:
-        return "cannot be built"
-    return "cannot be tested"
-
-
 def comment_marker(identifier: str) -> str:
     """Return the marker that the comment begins with."""
     return f"<!-- ootbot:culprit {identifier} -->"
@@ -229,12 +224,6 @@ def render_comment(search: BisectRow, url: str) -> str:
         f"Job {job}{test}. This was found by running it on commits of {escaping.code(search['branch'])}: "
         f"{escaping.link('the runs and their results', page)}.\n"
     )
-
-
-log = structlog.get_logger("bot.oot.culprits.finish")
-
-FILES_MOST = 50
-FILE_MOST = 300  # characters
 
 
 async def follow_find(context: Context, task: Task) -> None:
@@ -255,6 +244,13 @@ async def follow_find(context: Context, task: Task) -> None:
         return
     if search["confidence"] == "commit" and search["pr_number"]:
         await _write_comment(context, search, search["pr_number"])
+
+
+def _why_untestable(situation: Situation, shas: list[str]) -> str:
+    whys = {run.why for run in situation.runs if run.sha in shas and run.word == "unbuildable"}
+    if whys == {job_runs.NO_BUILD}:
+        return "cannot be built"
+    return "cannot be tested"
 
 
 async def _read_files(context: Context, search: BisectRow) -> list[str]:

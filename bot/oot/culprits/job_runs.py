@@ -36,10 +36,59 @@ REPORTED, DISPATCH, JOB = oot_workflow_job.c, oot_dispatch.c, test_job.c
 TESTS_MOST = 200  # of one name, in all files and on all devices
 SHAS_AT_ONCE = 500
 BLOCKS_MOST = 200  # jobs whose cases are read
+RunWord = Literal["good", "bad", "pending", "unbuildable", "no_result"]
+FAILED = frozenset({"failure", "timed_out", "startup_failure", "action_required"})
+NO_EVENT = frozenset({"infra", "timeout", "cancel"})  # kinds of failures that say nothing of the commit
+BUILD = "build"
+SILENT = "it was silent for too long"
+NO_BUILD = "it does not build"
+FAILURES_MOST = 2_000
 
 
 class TestedJob(JobRun, JobGeneration):
     """A job with test results."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalRun:
+    """One attempt of a run with all its shards."""
+
+    sha: str
+    run_id: str
+    attempt: int
+    word: RunWord
+    why: str = ""  # it says nothing
+    url: str | None = None
+    at: int | None = None
+    dispatch_id: str | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownFailure:
+    """What is known of how the signal fails."""
+
+    signature: str | None = None
+    kind: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shard:
+    """One job of a run."""
+
+    conclusion: str  # empty while it goes on
+    failure: Failure | None = None
+    key: str = ""  # of a backend's job
+    swept: bool = False  # it was silent for too long
+    tests: int | None = None  # that ran
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    """One attempt of a run, with its jobs."""
+
+    run: SignalRun
+    shards: tuple[_Shard, ...]
 
 
 async def reported_jobs(
@@ -135,57 +184,6 @@ async def outcomes_of_test(
         if any(case.code in PASSING for test_id in ids for case in cases.find(test_id)):
             outcomes[generation] = True
     return outcomes
-
-
-RunWord = Literal["good", "bad", "pending", "unbuildable", "no_result"]
-FAILED = frozenset({"failure", "timed_out", "startup_failure", "action_required"})
-NO_EVENT = frozenset({"infra", "timeout", "cancel"})  # kinds of failures that say nothing of the commit
-BUILD = "build"
-SILENT = "it was silent for too long"
-NO_BUILD = "it does not build"
-FAILURES_MOST = 2_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class SignalRun:
-    """One attempt of a run with all its shards."""
-
-    sha: str
-    run_id: str
-    attempt: int
-    word: RunWord
-    why: str = ""  # it says nothing
-    url: str | None = None
-    at: int | None = None
-    dispatch_id: str | None = None
-    failure: Failure | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownFailure:
-    """What is known of how the signal fails."""
-
-    signature: str | None = None
-    kind: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Shard:
-    """One job of a run."""
-
-    conclusion: str  # empty while it goes on
-    failure: Failure | None = None
-    key: str = ""  # of a backend's job
-    swept: bool = False  # it was silent for too long
-    tests: int | None = None  # that ran
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Attempt:
-    """One attempt of a run, with its jobs."""
-
-    run: SignalRun
-    shards: tuple[_Shard, ...]
 
 
 async def read_job_runs(

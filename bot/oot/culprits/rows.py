@@ -57,6 +57,12 @@ _get_one = select(BisectRow, bisect).where(SEARCH.id == _ID)
 GET, GET_HELD = RowStatement(_get_one), RowStatement(_get_one.with_for_update())
 STEPS = RowStatement(select(StepRow, bisect_step).where(STEP.bisect_id == _ID).order_by(STEP.number))
 OPEN_IDS = Statement(sa.select(SEARCH.id).where(OPEN).order_by(SEARCH.created_at, SEARCH.id))
+TIME = "DateTime64(3, 'UTC')"
+STEP_TYPE = (
+    "Tuple(number Int64, sha String, purpose String, round Int64, outcome String, detail String,"
+    f" created_at {TIME}, sent_at {TIME}, ended_at {TIME})"
+)
+NOTICED_FOR = 86_400_000  # milliseconds: what was found before, while nothing was sent, is on the pages only
 
 
 async def get_search(tx: Transaction, identifier: str, *, held: bool = False) -> BisectRow | None:
@@ -259,13 +265,6 @@ async def searches_of_runs(tx: Transaction, sha: str, run_ids: Collection[str]) 
     return [(run_id, search) for run_id, search in await tx.run(query)]
 
 
-TIME = "DateTime64(3, 'UTC')"
-STEP_TYPE = (
-    "Tuple(number Int64, sha String, purpose String, round Int64, outcome String, detail String,"
-    f" created_at {TIME}, sent_at {TIME}, ended_at {TIME})"
-)
-
-
 async def read_searches(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
     """Return searches with their steps."""
     searches = await read_rows(tx, export, keys)
@@ -274,13 +273,6 @@ async def read_searches(tx: Transaction, export: Export, keys: Sequence[RowKey])
     for start in range(0, len(identifiers), KEYS_PER_QUERY):
         steps |= await steps_of_searches(tx, identifiers[start : start + KEYS_PER_QUERY])
     return {key: {**row, "steps": _described(steps.get(row["id"], []))} for key, row in searches.items()}
-
-
-def _described(steps: Sequence[StepRow]) -> list[dict[str, Any]]:
-    return [
-        {name: value for name, value in cast("dict[str, Any]", step).items() if name != "bisect_id"}
-        for step in steps
-    ]
 
 
 def copy_search(export: Export, row: ExportedRow) -> list[StoredObject]:
@@ -313,9 +305,6 @@ EXPORTS = (
 def page_of_search(search: BisectRow) -> str:
     """Return the page of a search, below the address of this bot."""
     return f"/{search['upstream_repo']}/bisects/{search['id']}"
-
-
-NOTICED_FOR = 86_400_000  # milliseconds: what was found before, while nothing was sent, is on the pages only
 
 
 async def read_conditions(_context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
@@ -366,3 +355,10 @@ async def delete_old_searches(context: Context) -> dict[str, int]:
     before = context.clock.now() - context.settings.record_retention_days * DAY
     async with context.store.transaction() as tx:
         return {"searches for culprits": await delete_old(tx, before)}
+
+
+def _described(steps: Sequence[StepRow]) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in cast("dict[str, Any]", step).items() if name != "bisect_id"}
+        for step in steps
+    ]

@@ -38,6 +38,32 @@ if TYPE_CHECKING:
 
 CHANGED_TABLES = ("oot_workflow_job", "oot_dispatch", "workflow_job", "workflow_run")
 CHANGES_DELAY = 2.0  # seconds: reports come in batches
+log = structlog.get_logger("bot.oot.culprits.scan")
+
+BRANCH_KIND = "bisect_branch"
+HOLDS = frozenset({"ahead", "identical"})  # what GitHub calls a branch that has a commit, compared with that
+COMMIT, PUSH = branch_commit.c, records["push"].c
+LATER_MOST = 2_000  # commits that are looked at
+COMMITS_AT_ONCE = 500
+RECOVERED_WITHIN = 60 * 86_400_000  # milliseconds after a find
+SHA_LEAST = 10  # digits of a SHA that name a commit in a message
+REASON = "its entry says `bisect: auto`"
+
+
+class LaterCommit(NamedTuple):
+    """A commit after a culprit."""
+
+    sha: str
+    title: str
+    message: str  # empty where no push told of it
+
+
+class SearchCounts(NamedTuple):
+    """How successful searches were."""
+
+    found: int  # those that named one commit
+    mended: int  # of these culprits
+    median_hours: float | None  # from the request to the find
 
 
 async def before_commit(tx: Transaction, changed: Changed) -> None:
@@ -52,19 +78,6 @@ async def before_commit(tx: Transaction, changed: Changed) -> None:
             for identifier in await rows.open_ids_on(tx, push["repository_id"], branch):
                 tx.enqueue(BRANCH_KIND, identifier)
                 tx.enqueue("branch", "")  # GitHub's list says what is gone
-
-
-def _ended(table: str, changed: Changed) -> bool:
-    """Whether a job, run or dispatch has come to an end."""
-    if table == "oot_dispatch":
-        return any(row.get("state") not in {"pending", "sent"} for row in changed.get(table, ()))
-    return any(row.get("status") == "completed" for row in changed.get(table, ()))
-
-
-log = structlog.get_logger("bot.oot.culprits.scan")
-
-BRANCH_KIND = "bisect_branch"
-HOLDS = frozenset({"ahead", "identical"})  # what GitHub calls a branch that has a commit, compared with that
 
 
 async def check_branch(context: Context, task: Task) -> None:
@@ -101,31 +114,6 @@ def describe_force_pushed(search: BisectRow, gone: list[str]) -> str:
     return f"{search['branch']} was rewritten: {what}; once the job fails on the new commits, begin again"
 
 
-async def _is_on_branch(context: Context, search: BisectRow) -> bool:
-    """Whether GitHub has the bad end on the branch; where it does not say, the list of the branch decides."""
-    client = context.github.client(search["upstream_repo"], contents="read")
-    compared = {"basehead": f"{search['bad_sha']}...{search['branch']}"}
-    try:
-        comparison = await client.getitem(client.path("compare/{basehead}"), compared)
-    except GitHubRefused as error:
-        log.info("the branch cannot be compared", search=search["id"], reason=str(error))
-        return not error.gone
-    return comparison.get("status") in HOLDS
-
-
-COMMIT, PUSH = branch_commit.c, records["push"].c
-LATER_MOST = 2_000  # commits that are looked at
-COMMITS_AT_ONCE = 500
-
-
-class LaterCommit(NamedTuple):
-    """A commit after a culprit."""
-
-    sha: str
-    title: str
-    message: str  # empty where no push told of it
-
-
 async def read_later_commits(tx: Transaction, search: BisectRow) -> list[LaterCommit]:
     """Return the commits of its branch after a culprit, the oldest first."""
     here = (COMMIT.repository_id == search["repository_id"], COMMIT.branch == search["branch"])
@@ -142,18 +130,6 @@ async def read_later_commits(tx: Transaction, search: BisectRow) -> list[LaterCo
         )
         messages |= {sha: message or "" for sha, message in await tx.run(told)}
     return [LaterCommit(sha, title, messages.get(sha, "")) for sha, title in later]
-
-
-RECOVERED_WITHIN = 60 * 86_400_000  # milliseconds after a find
-SHA_LEAST = 10  # digits of a SHA that name a commit in a message
-
-
-class SearchCounts(NamedTuple):
-    """How successful searches were."""
-
-    found: int  # those that named one commit
-    mended: int  # of these culprits
-    median_hours: float | None  # from the request to the find
 
 
 async def note_recovered(tx: Transaction, repo: str) -> None:
@@ -202,9 +178,6 @@ async def read_measures(tx: Transaction, repository_id: int | None) -> SearchCou
     )
 
 
-REASON = "its entry says `bisect: auto`"
-
-
 async def scan(context: Context, _task: Task) -> None:
     """Begin searches that are due, wake those under way, and note recovered culprits."""
     async with context.store.transaction() as tx:
@@ -221,6 +194,25 @@ async def scan(context: Context, _task: Task) -> None:
             await _begin_due(context, repo, entry)
         async with context.store.transaction() as tx:
             await note_recovered(tx, repo)
+
+
+def _ended(table: str, changed: Changed) -> bool:
+    """Whether a job, run or dispatch has come to an end."""
+    if table == "oot_dispatch":
+        return any(row.get("state") not in {"pending", "sent"} for row in changed.get(table, ()))
+    return any(row.get("status") == "completed" for row in changed.get(table, ()))
+
+
+async def _is_on_branch(context: Context, search: BisectRow) -> bool:
+    """Whether GitHub has the bad end on the branch; where it does not say, the list of the branch decides."""
+    client = context.github.client(search["upstream_repo"], contents="read")
+    compared = {"basehead": f"{search['bad_sha']}...{search['branch']}"}
+    try:
+        comparison = await client.getitem(client.path("compare/{basehead}"), compared)
+    except GitHubRefused as error:
+        log.info("the branch cannot be compared", search=search["id"], reason=str(error))
+        return not error.gone
+    return comparison.get("status") in HOLDS
 
 
 async def _begin_due(context: Context, repo: str, entry: Entry) -> None:

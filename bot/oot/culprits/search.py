@@ -39,37 +39,6 @@ class End(StrEnum):
     SILENT = "silent"  # the backend does not answer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SeenCommit:
-    """What is known of one commit."""
-
-    sha: str
-    good: int = 0  # runs that passed
-    bad: int = 0  # runs that failed as the signal does
-    asked: bool = False  # a step of this search is under way
-    pending: bool = False  # something else runs there
-    vain: int = 0  # steps that ended without a result
-    silent: int = 0  # steps that were not answered in time; they are vain as well
-    unbuildable: bool = False  # something else fails there first
-
-    @property
-    def is_good(self) -> bool:
-        """Whether it passes: contradictory runs are flakes, unless most of them failed."""
-        return self.good > 0 and self.good >= self.bad
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether it has only failed."""
-        return self.bad > 0 and not self.good
-
-    @property
-    def is_left_alone(self) -> bool:
-        """Whether it is not run any more although its state is unknown."""
-        if self.good or self.bad:
-            return self.good + self.bad >= RUNS_MOST
-        return self.unbuildable or self.vain >= VAIN_MOST
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchTerms:
     """The terms of a search."""
@@ -99,6 +68,37 @@ class Decision:
     good: int | None = None  # places: the newest good commit,
     bad: int | None = None  # and the oldest bad one after it
     unconfirmed: str = ""  # the commit that could not be run again
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeenCommit:
+    """What is known of one commit."""
+
+    sha: str
+    good: int = 0  # runs that passed
+    bad: int = 0  # runs that failed as the signal does
+    asked: bool = False  # a step of this search is under way
+    pending: bool = False  # something else runs there
+    vain: int = 0  # steps that ended without a result
+    silent: int = 0  # steps that were not answered in time; they are vain as well
+    unbuildable: bool = False  # something else fails there first
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it passes: contradictory runs are flakes, unless most of them failed."""
+        return self.good > 0 and self.good >= self.bad
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it has only failed."""
+        return self.bad > 0 and not self.good
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether it is not run any more although its state is unknown."""
+        if self.good or self.bad:
+            return self.good + self.bad >= RUNS_MOST
+        return self.unbuildable or self.vain >= VAIN_MOST
 
 
 def goods_needed(flaky_rate: float) -> int:

@@ -25,6 +25,8 @@ SEPARATOR = "::"
 NAME_MOST = 500  # characters of a job's or a test's name
 NEAREST = 3  # names that are suggested
 BACKENDS = "backends"  # how names of backends' columns begin in the grid
+LINES = 400  # newest commits that are looked at
+FLAKY_WITHIN = 14 * 86_400_000  # milliseconds
 
 
 class TestName(NamedTuple):
@@ -78,10 +80,6 @@ def nearest_names(word: str, known: Iterable[str]) -> list[str]:
     by_folded = {name.casefold(): name for name in known}
     close = get_close_matches(word.casefold()[:NAME_MOST], by_folded, n=NEAREST, cutoff=0.3)
     return [by_folded[name] for name in close] or sorted(by_folded.values())[:NEAREST]
-
-
-LINES = 400  # newest commits that are looked at
-FLAKY_WITHIN = 14 * 86_400_000  # milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,21 +27,19 @@ if TYPE_CHECKING:
     from bot.oot.culprits.signals import History
     from bot.oot.culprits.tables import BisectRow, Signal
 
+FAILING_READ = 20  # newest commits with a failure whose tests are looked at
+COMMITS_MOST = 4_000  # of a search
+SHA = re.compile(r"[0-9a-f]{7,64}")
+SEARCH_KIND = "bisect"  # of the task
+OURSELVES = "ootbot"  # who asks where the entry says auto
+UPSTREAM_WORDS = frozenset({"upstream", "ci"})
+OPEN_MOST = 20  # searches of one repository at once
+REASON_MOST = 300  # characters
+LEAST_LEVEL = 2
+
 
 class Refused(Exception):
     """Nothing was done; the message says why, for the person who asked."""
-
-
-class UnknownCommit(Refused):
-    """A commit is not known to be on the branch; GitHub may know more."""
-
-    def __init__(self, sha: str, branch: str) -> None:
-        super().__init__(f"{sha} is not a commit of {branch} here")
-        self.sha = sha
-        self.branch = branch
-
-
-FAILING_READ = 20  # newest commits with a failure whose tests are looked at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +60,46 @@ class SignalPlace:
             "test": test,
             "signature": signature,
         }
+
+
+class Ends(NamedTuple):
+    """The two commits."""
+
+    good: str
+    bad: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedSearch:
+    """What a search is asked for with."""
+
+    repo: str
+    backend: str  # device or owner/repo; `upstream` for its own CI
+    what: str = ""  # a job, or a test; empty: the one job that fails
+    signature: str = ""  # of the failure; empty: any
+    branch: str = ""  # empty: the default one
+    good: str = ""  # beginnings of SHAs; empty: by what is known
+    bad: str = ""
+    by: str
+    reason: str = ""
+    comment_on: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartedSearch:
+    """A search that was asked for."""
+
+    row: BisectRow
+    is_new: bool  # else it was under way
+
+
+class UnknownCommit(Refused):
+    """A commit is not known to be on the branch; GitHub may know more."""
+
+    def __init__(self, sha: str, branch: str) -> None:
+        super().__init__(f"{sha} is not a commit of {branch} here")
+        self.sha = sha
+        self.branch = branch
 
 
 async def find_signal(
@@ -102,56 +140,6 @@ async def find_signal(
         f"{place.label} has no job called {what}, and no test of that name fails on {place.branch.name}; "
         f"the nearest names are: {near}"
     )
-
-
-def _only_failing(seen: History, place: SignalPlace) -> str:
-    failing = seen.broken_jobs() or seen.failing_jobs()
-    if not failing:
-        raise Refused(f"nothing of {place.label} fails on {place.branch.name} now")
-    if len(failing) > 1:
-        raise Refused(f"several jobs of {place.label} fail: name one of {text.listing(failing)}")
-    return failing[0]
-
-
-def _named_jobs(jobs: Iterable[str], what: str) -> list[str]:
-    """Return the jobs with a name, which may include their workflow's."""
-    folded = what.casefold()
-    whole = [job for job in jobs if job.casefold() == folded]
-    return whole or [job for job in jobs if job.casefold().endswith(f" / {folded}")]
-
-
-def _failing_commits(seen: History, job: str) -> list[str]:
-    cells = zip(seen.grid.lines, seen.column(job), strict=True)
-    failing = [line.commit["sha"] for line, cell in cells if cell is not None and cell.broken]
-    return failing[:FAILING_READ]
-
-
-async def _failing_tests(
-    tx: Transaction, seen: History, place: SignalPlace, jobs: Sequence[str]
-) -> list[str]:
-    """Return tests that a backend lately reported as failed, as suggestions."""
-    shas = sorted({sha for job in jobs for sha in _failing_commits(seen, job)})
-    if not place.backend or not shas:
-        return []
-    reported = await job_runs.reported_jobs(tx, place.branch.names, place.backend, shas)
-    failed = await job_runs.failed_tests(tx, [row["job_key"] for row in reported])
-    names = [
-        f"{test['classname']}.{test['name']}" if test.get("classname") else str(test.get("name") or "")
-        for tests in failed.values()
-        for test in tests
-    ]
-    return list(dict.fromkeys(name for name in names if name))[:NAME_MOST]
-
-
-COMMITS_MOST = 4_000  # of a search
-SHA = re.compile(r"[0-9a-f]{7,64}")
-
-
-class Ends(NamedTuple):
-    """The two commits."""
-
-    good: str
-    bad: str
 
 
 async def find_ends(
@@ -213,86 +201,6 @@ async def failure_on(
     return next((run.failure for run in runs if run.word == "bad" and run.failure), None)
 
 
-async def _named(tx: Transaction, seen: History, branch: Branch, written: str) -> str:
-    sha = written.casefold()
-    if not SHA.fullmatch(sha):
-        raise Refused(f"{written[:64]} is not a commit: write at least 7 digits of its SHA")
-    shas = {line.commit["sha"] for line in seen.grid.lines if line.commit["sha"].startswith(sha)}
-    if len(shas) > 1:
-        raise Refused(f"{written} is the beginning of several commits: write more of it")
-    if shas:
-        return shas.pop()
-    row = await branch_rows.commit(tx, branch.repository["repository_id"], branch.name, sha)
-    if row is None:
-        raise UnknownCommit(sha, branch.name)
-    if row["gone"]:
-        raise Refused(f"{text.short(sha)} is no longer on {branch.name}")
-    return row["sha"]
-
-
-async def _known(
-    tx: Transaction, settings: Settings, seen: History, branch: Branch, signal: Signal
-) -> tuple[str | None, str | None]:
-    """Return the last good and the first bad commit by what ran; None where there is none."""
-    if not signal["test"] and not signal["signature"]:
-        change = branch_history.failing_since(seen.column(signal["job"]))
-        if change is None:
-            return None, None
-        good = change.last_good
-        return (
-            None if good is None else seen.grid.lines[good].commit["sha"],
-            seen.grid.lines[change.first_bad].commit["sha"],
-        )
-    shas = [line.commit["sha"] for line in seen.grid.lines]
-    runs = await job_runs.read_job_runs(tx, settings, branch, signal, shas)
-    return _by_runs(shas, runs)
-
-
-def _by_runs(shas: Sequence[str], runs: Sequence[job_runs.SignalRun]) -> tuple[str | None, str | None]:
-    """Return the ends of the newest streak of failures, given the commits newest first."""
-    good = {run.sha for run in runs if run.word == "good"}
-    failing = {run.sha for run in runs if run.word == "bad"} - good
-    bad = None
-    for sha in shas:
-        if sha in good:
-            return (sha if bad else None), bad
-        if sha in failing:
-            bad = sha
-    return None, bad
-
-
-SEARCH_KIND = "bisect"  # of the task
-OURSELVES = "ootbot"  # who asks where the entry says auto
-UPSTREAM_WORDS = frozenset({"upstream", "ci"})
-OPEN_MOST = 20  # searches of one repository at once
-REASON_MOST = 300  # characters
-LEAST_LEVEL = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class WantedSearch:
-    """What a search is asked for with."""
-
-    repo: str
-    backend: str  # device or owner/repo; `upstream` for its own CI
-    what: str = ""  # a job, or a test; empty: the one job that fails
-    signature: str = ""  # of the failure; empty: any
-    branch: str = ""  # empty: the default one
-    good: str = ""  # beginnings of SHAs; empty: by what is known
-    bad: str = ""
-    by: str
-    reason: str = ""
-    comment_on: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class StartedSearch:
-    """A search that was asked for."""
-
-    row: BisectRow
-    is_new: bool  # else it was under way
-
-
 async def find_entry(tx: Transaction, repo: str, word: str) -> Entry | None:
     """Return the entry of a backend that a search is about, None for upstream's own CI; raises Refused."""
     wanted = word.casefold()
@@ -309,10 +217,6 @@ async def find_entry(tx: Transaction, repo: str, word: str) -> Entry | None:
     if entry.bisect.mode == "off":
         raise Refused(f"searches are off for {entry.label}: its entry says `bisect: off`")
     return entry
-
-
-def _find(listed: Allowlist, wanted: str) -> Entry | None:
-    return next((entry for entry in listed.entries if wanted in {entry.key, entry.label.casefold()}), None)
 
 
 async def start_search(tx: Transaction, settings: Settings, wanted: WantedSearch) -> StartedSearch:
@@ -367,6 +271,97 @@ async def cancel_search(tx: Transaction, identifier: str, *, by: str) -> BisectR
 def terms_of(entry: Entry | None) -> BisectTerms:
     """Return the limits of searches in a backend, or in upstream's own CI."""
     return entry.bisect if entry else BisectTerms()
+
+
+def _only_failing(seen: History, place: SignalPlace) -> str:
+    failing = seen.broken_jobs() or seen.failing_jobs()
+    if not failing:
+        raise Refused(f"nothing of {place.label} fails on {place.branch.name} now")
+    if len(failing) > 1:
+        raise Refused(f"several jobs of {place.label} fail: name one of {text.listing(failing)}")
+    return failing[0]
+
+
+def _named_jobs(jobs: Iterable[str], what: str) -> list[str]:
+    """Return the jobs with a name, which may include their workflow's."""
+    folded = what.casefold()
+    whole = [job for job in jobs if job.casefold() == folded]
+    return whole or [job for job in jobs if job.casefold().endswith(f" / {folded}")]
+
+
+def _failing_commits(seen: History, job: str) -> list[str]:
+    cells = zip(seen.grid.lines, seen.column(job), strict=True)
+    failing = [line.commit["sha"] for line, cell in cells if cell is not None and cell.broken]
+    return failing[:FAILING_READ]
+
+
+async def _failing_tests(
+    tx: Transaction, seen: History, place: SignalPlace, jobs: Sequence[str]
+) -> list[str]:
+    """Return tests that a backend lately reported as failed, as suggestions."""
+    shas = sorted({sha for job in jobs for sha in _failing_commits(seen, job)})
+    if not place.backend or not shas:
+        return []
+    reported = await job_runs.reported_jobs(tx, place.branch.names, place.backend, shas)
+    failed = await job_runs.failed_tests(tx, [row["job_key"] for row in reported])
+    names = [
+        f"{test['classname']}.{test['name']}" if test.get("classname") else str(test.get("name") or "")
+        for tests in failed.values()
+        for test in tests
+    ]
+    return list(dict.fromkeys(name for name in names if name))[:NAME_MOST]
+
+
+async def _named(tx: Transaction, seen: History, branch: Branch, written: str) -> str:
+    sha = written.casefold()
+    if not SHA.fullmatch(sha):
+        raise Refused(f"{written[:64]} is not a commit: write at least 7 digits of its SHA")
+    shas = {line.commit["sha"] for line in seen.grid.lines if line.commit["sha"].startswith(sha)}
+    if len(shas) > 1:
+        raise Refused(f"{written} is the beginning of several commits: write more of it")
+    if shas:
+        return shas.pop()
+    row = await branch_rows.commit(tx, branch.repository["repository_id"], branch.name, sha)
+    if row is None:
+        raise UnknownCommit(sha, branch.name)
+    if row["gone"]:
+        raise Refused(f"{text.short(sha)} is no longer on {branch.name}")
+    return row["sha"]
+
+
+async def _known(
+    tx: Transaction, settings: Settings, seen: History, branch: Branch, signal: Signal
+) -> tuple[str | None, str | None]:
+    """Return the last good and the first bad commit by what ran; None where there is none."""
+    if not signal["test"] and not signal["signature"]:
+        change = branch_history.failing_since(seen.column(signal["job"]))
+        if change is None:
+            return None, None
+        good = change.last_good
+        return (
+            None if good is None else seen.grid.lines[good].commit["sha"],
+            seen.grid.lines[change.first_bad].commit["sha"],
+        )
+    shas = [line.commit["sha"] for line in seen.grid.lines]
+    runs = await job_runs.read_job_runs(tx, settings, branch, signal, shas)
+    return _by_runs(shas, runs)
+
+
+def _by_runs(shas: Sequence[str], runs: Sequence[job_runs.SignalRun]) -> tuple[str | None, str | None]:
+    """Return the ends of the newest streak of failures, given the commits newest first."""
+    good = {run.sha for run in runs if run.word == "good"}
+    failing = {run.sha for run in runs if run.word == "bad"} - good
+    bad = None
+    for sha in shas:
+        if sha in good:
+            return (sha if bad else None), bad
+        if sha in failing:
+            bad = sha
+    return None, bad
+
+
+def _find(listed: Allowlist, wanted: str) -> Entry | None:
+    return next((entry for entry in listed.entries if wanted in {entry.key, entry.label.casefold()}), None)
 
 
 async def _open(tx: Transaction, branch: Branch) -> list[BisectRow]:

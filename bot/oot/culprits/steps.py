@@ -37,6 +37,29 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 OWN_RUNS = "bisect_run"  # kind of the task that has upstream's own CI run a commit
+log = structlog.get_logger("bot.oot.culprits.steps")
+
+GOES_ON = 120.0  # seconds until a run that has not ended is looked at again
+NO_RUN = "no run of it exists there, and CI_BISECT_TAG does not say how to start one"
+EXISTS = 422  # of a tag
+OutcomeWord = Literal["good", "bad", "unbuildable", "no_result", "silent", "refused"]
+UNANSWERED = frozenset({"never_started", "not_run"})  # states of a dispatch
+NOT_SENT_STATES = frozenset({"failed", "not_installed", "superseded", "cancelled"})
+JOBS_NAMED = 3
+
+
+class EndedStep(NamedTuple):
+    """How a step ended."""
+
+    outcome: OutcomeWord
+    detail: str
+
+
+class WaitingSteps(NamedTuple):
+    """Steps that are still under way, and when the next of them has taken too long, in milliseconds."""
+
+    steps: int
+    until: int | None
 
 
 async def record_steps(
@@ -55,6 +78,93 @@ async def record_steps(
         made.append(row)
     await rows.add_steps(tx, made)
     return made
+
+
+def push_body(
+    settings: Settings, branch: Branch, search: BisectRow, step: StepRow, commit: CommitRow
+) -> dict[str, Any]:
+    """Return the push of a commit to the branch as GitHub would send it, with its purpose."""
+    repository, github = branch.repository, web_url(settings.github_api_url)
+    name = repository["full_name"]
+    owner, _, short = name.partition("/")
+    head = {"id": commit["sha"], "message": commit["title"]}
+    about: dict[str, Any] = {"id": search["id"], "signal": search["job"], "purpose": step["purpose"]}
+    if search["test"]:
+        about["test"] = search["test"]
+    return {
+        "ref": f"refs/heads/{branch.name}",
+        "before": commit["parent"] or "0" * 40,
+        "after": commit["sha"],
+        "created": False,
+        "deleted": False,
+        "forced": False,
+        "base_ref": None,
+        "compare": f"{github}/{name}/commit/{commit['sha']}",
+        "commits": [head],
+        "head_commit": head,
+        "pusher": {"name": commit["author"] or "ootbot"},
+        "repository": {
+            "id": repository["repository_id"],
+            "name": short,
+            "full_name": name,
+            "html_url": f"{github}/{name}",
+            "clone_url": f"{github}/{name}.git",
+            "default_branch": repository["default_branch"],
+            "owner": {"login": owner, "name": owner},
+        },
+        BISECT: about,
+    }
+
+
+async def run_commit(context: Context, task: Task) -> None:
+    """Make upstream's CI run the commit of a step, unless that was done."""
+    identifier, _, number = task.key.rpartition("/")
+    if not number.isdigit():
+        raise GiveUp(f"{task.key!r} names no step")
+    async with context.store.read() as tx:
+        search, step = await rows.get_search(tx, identifier), await rows.get_step(tx, identifier, int(number))
+        runs = await _runs(context, search, step) if search and step else []
+    if search is None or step is None or step["outcome"] is not None or step["sent_at"] is not None:
+        return
+    try:
+        await _start(context, search, step, runs)
+    except GitHubRefused as error:
+        await _settle(
+            context, step, outcome="refused", detail=f"GitHub refused to run it: {error.message}"[:300]
+        )
+        log.warning("not run", search=identifier, sha=step["sha"], reason=error.message)
+
+
+async def settle_steps(
+    tx: Transaction,
+    branch: Branch,
+    signal: Signal,
+    steps: Sequence[StepRow],
+    runs: Sequence[SignalRun],
+    *,
+    job_timeout: int,
+) -> WaitingSteps:
+    """Record the outcomes of steps that now have one; `job_timeout` is in milliseconds."""
+    open_steps = [step for step in steps if step["outcome"] is None]
+    ids = {step["dispatch_id"] for step in open_steps if step["dispatch_id"]}
+    known = await dispatches.get_by_id(tx, ids)
+    shas = sorted({step["sha"] for step in open_steps})
+    others = await job_runs.runs_without_job(tx, branch, signal, ids, shas) if ids else {}
+    limits = []
+    for step in open_steps:
+        dispatch = known.get(step["dispatch_id"] or "")
+        ended = _by_runs(step, runs) or _by_dispatch(step, dispatch, others)
+        since = _since(step, dispatch)
+        if ended is None and since is not None and tx.now - since >= job_timeout:
+            ended = EndedStep("silent", f"no answer within {text.duration(job_timeout / 1000)}")
+        if ended is None:
+            limits += [] if since is None else [since + job_timeout]
+            continue
+        step["outcome"], step["detail"], step["ended_at"] = *ended, tx.now
+        await rows.change_step(tx, step, outcome=ended.outcome, detail=ended.detail, ended_at=tx.now)
+    return WaitingSteps(
+        steps=sum(step["outcome"] is None for step in open_steps), until=min(limits, default=None)
+    )
 
 
 def _new_step(tx: Transaction, situation: Situation, step: NextStep, number: int) -> StepRow:
@@ -107,68 +217,6 @@ async def _dispatch(
     await dispatches.add_dispatch(tx, row)
     tx.enqueue("dispatch", row["id"])
     step["delivery_id"], step["dispatch_id"], step["sent_at"] = guid, row["id"], tx.now
-
-
-def push_body(
-    settings: Settings, branch: Branch, search: BisectRow, step: StepRow, commit: CommitRow
-) -> dict[str, Any]:
-    """Return the push of a commit to the branch as GitHub would send it, with its purpose."""
-    repository, github = branch.repository, web_url(settings.github_api_url)
-    name = repository["full_name"]
-    owner, _, short = name.partition("/")
-    head = {"id": commit["sha"], "message": commit["title"]}
-    about: dict[str, Any] = {"id": search["id"], "signal": search["job"], "purpose": step["purpose"]}
-    if search["test"]:
-        about["test"] = search["test"]
-    return {
-        "ref": f"refs/heads/{branch.name}",
-        "before": commit["parent"] or "0" * 40,
-        "after": commit["sha"],
-        "created": False,
-        "deleted": False,
-        "forced": False,
-        "base_ref": None,
-        "compare": f"{github}/{name}/commit/{commit['sha']}",
-        "commits": [head],
-        "head_commit": head,
-        "pusher": {"name": commit["author"] or "ootbot"},
-        "repository": {
-            "id": repository["repository_id"],
-            "name": short,
-            "full_name": name,
-            "html_url": f"{github}/{name}",
-            "clone_url": f"{github}/{name}.git",
-            "default_branch": repository["default_branch"],
-            "owner": {"login": owner, "name": owner},
-        },
-        BISECT: about,
-    }
-
-
-log = structlog.get_logger("bot.oot.culprits.steps")
-
-GOES_ON = 120.0  # seconds until a run that has not ended is looked at again
-NO_RUN = "no run of it exists there, and CI_BISECT_TAG does not say how to start one"
-EXISTS = 422  # of a tag
-
-
-async def run_commit(context: Context, task: Task) -> None:
-    """Make upstream's CI run the commit of a step, unless that was done."""
-    identifier, _, number = task.key.rpartition("/")
-    if not number.isdigit():
-        raise GiveUp(f"{task.key!r} names no step")
-    async with context.store.read() as tx:
-        search, step = await rows.get_search(tx, identifier), await rows.get_step(tx, identifier, int(number))
-        runs = await _runs(context, search, step) if search and step else []
-    if search is None or step is None or step["outcome"] is not None or step["sent_at"] is not None:
-        return
-    try:
-        await _start(context, search, step, runs)
-    except GitHubRefused as error:
-        await _settle(
-            context, step, outcome="refused", detail=f"GitHub refused to run it: {error.message}"[:300]
-        )
-        log.warning("not run", search=identifier, sha=step["sha"], reason=error.message)
 
 
 async def _runs(context: Context, search: BisectRow, step: StepRow) -> list[Run]:
@@ -232,58 +280,6 @@ async def _settle(context: Context, step: StepRow, *, outcome: str, detail: str)
     async with context.store.transaction() as tx:
         await rows.change_step(tx, step, outcome=outcome, detail=detail, sent_at=tx.now, ended_at=tx.now)
         tx.enqueue(SEARCH_KIND, step["bisect_id"])
-
-
-OutcomeWord = Literal["good", "bad", "unbuildable", "no_result", "silent", "refused"]
-UNANSWERED = frozenset({"never_started", "not_run"})  # states of a dispatch
-NOT_SENT_STATES = frozenset({"failed", "not_installed", "superseded", "cancelled"})
-JOBS_NAMED = 3
-
-
-class EndedStep(NamedTuple):
-    """How a step ended."""
-
-    outcome: OutcomeWord
-    detail: str
-
-
-class WaitingSteps(NamedTuple):
-    """Steps that are still under way, and when the next of them has taken too long, in milliseconds."""
-
-    steps: int
-    until: int | None
-
-
-async def settle_steps(
-    tx: Transaction,
-    branch: Branch,
-    signal: Signal,
-    steps: Sequence[StepRow],
-    runs: Sequence[SignalRun],
-    *,
-    job_timeout: int,
-) -> WaitingSteps:
-    """Record the outcomes of steps that now have one; `job_timeout` is in milliseconds."""
-    open_steps = [step for step in steps if step["outcome"] is None]
-    ids = {step["dispatch_id"] for step in open_steps if step["dispatch_id"]}
-    known = await dispatches.get_by_id(tx, ids)
-    shas = sorted({step["sha"] for step in open_steps})
-    others = await job_runs.runs_without_job(tx, branch, signal, ids, shas) if ids else {}
-    limits = []
-    for step in open_steps:
-        dispatch = known.get(step["dispatch_id"] or "")
-        ended = _by_runs(step, runs) or _by_dispatch(step, dispatch, others)
-        since = _since(step, dispatch)
-        if ended is None and since is not None and tx.now - since >= job_timeout:
-            ended = EndedStep("silent", f"no answer within {text.duration(job_timeout / 1000)}")
-        if ended is None:
-            limits += [] if since is None else [since + job_timeout]
-            continue
-        step["outcome"], step["detail"], step["ended_at"] = *ended, tx.now
-        await rows.change_step(tx, step, outcome=ended.outcome, detail=ended.detail, ended_at=tx.now)
-    return WaitingSteps(
-        steps=sum(step["outcome"] is None for step in open_steps), until=min(limits, default=None)
-    )
 
 
 def _since(step: StepRow, dispatch: DispatchRow | None) -> int | None:

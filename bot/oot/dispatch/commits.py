@@ -40,6 +40,20 @@ if TYPE_CHECKING:
     from bot.oot.dispatch.decide import Match
 
 SAME_MOST = 20  # newest commits with one tree that are looked at
+log = structlog.get_logger("bot.oot.dispatch.commits")
+
+MOST_FILES = 3000  # GitHub lists no more files of a pull request
+PUSHED_MOST = 2_048  # commits that GitHub lists of a push: there may be more
+HEADS, NO_COMMIT = "refs/heads/", "0" * 40
+
+
+class HeadFiles(NamedTuple):
+    """A head of a pull request and its base branch."""
+
+    repo: str
+    number: int
+    sha: str
+    base_ref: str
 
 
 async def get_changed_files(
@@ -96,20 +110,6 @@ async def commits_of_tree(tx: Transaction, repo: str, tree_sha: str, *, but: str
     return list(shas.scalars())
 
 
-log = structlog.get_logger("bot.oot.dispatch.commits")
-
-MOST_FILES = 3000  # GitHub lists no more files of a pull request
-
-
-class HeadFiles(NamedTuple):
-    """A head of a pull request and its base branch."""
-
-    repo: str
-    number: int
-    sha: str
-    base_ref: str
-
-
 async def read_changed_files(
     context: Context, head: HeadFiles, *, since: int | None, certain: bool
 ) -> tuple[list[str], bool]:
@@ -135,41 +135,6 @@ async def read_changed_files(
 def all_paths(row: ChangedFilesRow | None) -> list[str] | None:
     """Return the files of a head; None unless all are known."""
     return row["paths"] if row is not None and row["complete"] else None
-
-
-async def _list_files(client: Client, number: int) -> tuple[list[str], int]:
-    """Return the listed files with former names, and their number without these."""
-    url = client.path(f"pulls/{number}/files{{?per_page}}")
-    paths: list[str] = []
-    counted = 0
-    async for listed in client.getiter(url, {"per_page": "100"}):
-        paths += _names(listed)
-        counted += 1
-        if counted == MOST_FILES:
-            break
-    return paths, counted
-
-
-def _names(listed: dict[str, Any]) -> list[str]:
-    """Return the names of a changed file in a form that can be stored: they need not be UTF-8."""
-    names = [listed["filename"], listed.get("previous_filename")]
-    return [name.encode("utf-8", "replace").decode() for name in names if isinstance(name, str)]
-
-
-async def _is_all(client: Client, head: HeadFiles, counted: int) -> bool:
-    """Return whether the listed files are all of this head's."""
-    try:
-        pull = await client.getitem(client.path(f"pulls/{head.number}"))
-    except GitHubRefused as error:
-        log.info("whose files these are is unknown", pull=head.number, reason=str(error))
-        return False
-    total = pull.get("changed_files")
-    at_head = (pull["head"]["sha"], pull["base"]["ref"]) == (head.sha, head.base_ref)
-    return at_head and (total == counted if isinstance(total, int) else counted < MOST_FILES)
-
-
-PUSHED_MOST = 2_048  # commits that GitHub lists of a push: there may be more
-HEADS, NO_COMMIT = "refs/heads/", "0" * 40
 
 
 async def read_commit(
@@ -243,14 +208,6 @@ async def known_commit(tx: Transaction, allowlist: Allowlist, record: PullRow) -
     )
 
 
-async def _pushed(entries: Sequence[Entry], body: dict[str, Any]) -> Commit:
-    ref: str = body["ref"]
-    branch = ref.removeprefix(HEADS) if ref.startswith(HEADS) else None
-    commit = Commit(event="push", sha=body["after"], branch=branch)
-    paths = pushed_paths(body) if any(map(heeds_paths, entries)) else None
-    return commit if paths is None else replace(commit, matches=await match_backends(entries, paths))
-
-
 def pushed_paths(body: dict[str, Any]) -> list[str] | None:
     """Return the files that a push changed; None where its commits do not list all."""
     commits = body.get("commits")
@@ -264,6 +221,45 @@ def pushed_paths(body: dict[str, Any]) -> list[str] | None:
             return None  # a merge lists none
         paths += changed
     return list(dict.fromkeys(paths))
+
+
+async def _list_files(client: Client, number: int) -> tuple[list[str], int]:
+    """Return the listed files with former names, and their number without these."""
+    url = client.path(f"pulls/{number}/files{{?per_page}}")
+    paths: list[str] = []
+    counted = 0
+    async for listed in client.getiter(url, {"per_page": "100"}):
+        paths += _names(listed)
+        counted += 1
+        if counted == MOST_FILES:
+            break
+    return paths, counted
+
+
+def _names(listed: dict[str, Any]) -> list[str]:
+    """Return the names of a changed file in a form that can be stored: they need not be UTF-8."""
+    names = [listed["filename"], listed.get("previous_filename")]
+    return [name.encode("utf-8", "replace").decode() for name in names if isinstance(name, str)]
+
+
+async def _is_all(client: Client, head: HeadFiles, counted: int) -> bool:
+    """Return whether the listed files are all of this head's."""
+    try:
+        pull = await client.getitem(client.path(f"pulls/{head.number}"))
+    except GitHubRefused as error:
+        log.info("whose files these are is unknown", pull=head.number, reason=str(error))
+        return False
+    total = pull.get("changed_files")
+    at_head = (pull["head"]["sha"], pull["base"]["ref"]) == (head.sha, head.base_ref)
+    return at_head and (total == counted if isinstance(total, int) else counted < MOST_FILES)
+
+
+async def _pushed(entries: Sequence[Entry], body: dict[str, Any]) -> Commit:
+    ref: str = body["ref"]
+    branch = ref.removeprefix(HEADS) if ref.startswith(HEADS) else None
+    commit = Commit(event="push", sha=body["after"], branch=branch)
+    paths = pushed_paths(body) if any(map(heeds_paths, entries)) else None
+    return commit if paths is None else replace(commit, matches=await match_backends(entries, paths))
 
 
 async def _head(context: Context, entries: Sequence[Entry], repo: str, pull: dict[str, Any]) -> Commit:

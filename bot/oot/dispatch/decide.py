@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Rule = Literal["events", "label", "draft", "branches", "labels", "not_labels", "sample", "paths", "tree"]
 Match = tuple[str, str]  # a changed file, and the glob that chose it
 NO_MATCHES: Mapping[tuple[str, ...], Match | None] = MappingProxyType({})
+DOCTOR_NAME = "selection"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,35 @@ def decide(entry: Entry, commit: Commit, *, prefixes: Sequence[str]) -> Decision
     return _for(entry, commit)
 
 
+def heeds_paths(entry: Entry) -> bool:
+    """Return whether an entry's `paths` count: a blocking backend always runs, unless the gate may pass without it."""
+    return bool(entry.paths) and (entry.level < Level.L4 or entry.paths_pass)
+
+
+def in_sample(sha: str, percent: int) -> bool:
+    """Return whether a commit is in a sample of this share; all processes and backends agree."""
+    drawn = int.from_bytes(hashlib.sha256(sha.encode()).digest()[:8], "big")
+    return drawn * 100 < percent * 2**64
+
+
+async def check_selection(target: Target) -> list[Finding]:
+    """List the blocking backends that run whatever changed, and those that the gate can pass without."""
+    if not await target.has_database():
+        return []
+    async with target.store.read() as tx:
+        allowlist = await allowlists.read_in_force(tx)
+    findings = []
+    for entry in allowlist.entries if allowlist else ():
+        if entry.paths and not heeds_paths(entry):
+            words = f"{entry.label} blocks, so its `paths` are ignored: it runs every pull request"
+            todo = "add `paths_pass: true` to let the gate pass without it, or remove `paths`"
+            findings.append(warning(DOCTOR_NAME, words, todo))
+        elif entry.paths_pass:
+            words = f"the gate passes without {entry.label} where no file of its `paths` changed"
+            findings.append(ok(DOCTOR_NAME, words))
+    return findings
+
+
 def _against(entry: Entry, commit: Commit) -> Iterator[Decision]:
     """Yield the decisions against sending a commit."""
     labels = {label.casefold() for label in commit.labels}
@@ -113,41 +143,9 @@ def _for(entry: Entry, commit: Commit) -> Decision:
     return Decision(send=True, rule="events", why=f"it takes part in {what}")
 
 
-def heeds_paths(entry: Entry) -> bool:
-    """Return whether an entry's `paths` count: a blocking backend always runs, unless the gate may pass without it."""
-    return bool(entry.paths) and (entry.level < Level.L4 or entry.paths_pass)
-
-
-def in_sample(sha: str, percent: int) -> bool:
-    """Return whether a commit is in a sample of this share; all processes and backends agree."""
-    drawn = int.from_bytes(hashlib.sha256(sha.encode()).digest()[:8], "big")
-    return drawn * 100 < percent * 2**64
-
-
 def _folded(labels: Collection[str]) -> set[str]:
     return {label.casefold() for label in labels}
 
 
 def _on_branch(entry: Entry, branch: str) -> bool:
     return any(matches_ref(f"refs/heads/{branch}", pattern) for pattern in entry.branches)
-
-
-DOCTOR_NAME = "selection"
-
-
-async def check_selection(target: Target) -> list[Finding]:
-    """List the blocking backends that run whatever changed, and those that the gate can pass without."""
-    if not await target.has_database():
-        return []
-    async with target.store.read() as tx:
-        allowlist = await allowlists.read_in_force(tx)
-    findings = []
-    for entry in allowlist.entries if allowlist else ():
-        if entry.paths and not heeds_paths(entry):
-            words = f"{entry.label} blocks, so its `paths` are ignored: it runs every pull request"
-            todo = "add `paths_pass: true` to let the gate pass without it, or remove `paths`"
-            findings.append(warning(DOCTOR_NAME, words, todo))
-        elif entry.paths_pass:
-            words = f"the gate passes without {entry.label} where no file of its `paths` changed"
-            findings.append(ok(DOCTOR_NAME, words))
-    return findings

@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 DISPATCH, JOB = oot_dispatch.c, oot_workflow_job.c
 NOT_CLOSING = DISPATCH.action.is_distinct_from("closed")
 IN_ORDER = (DISPATCH.pr_number.is_(None), DISPATCH.created_at, DISPATCH.id)  # pull requests go first
+DAY = 86_400_000  # milliseconds
+WAITS_MOST = 7 * DAY
+WAITED_TOO_LONG = "it has waited 7 days for a machine"
+
+
+class FreeMachines(NamedTuple):
+    """How many dispatches a backend may be sent now, and what limits them."""
+
+    free: int
+    why: str
 
 
 async def lock_machines(tx: Transaction, backend_key: str) -> None:
@@ -88,18 +98,6 @@ async def read_sent_since(tx: Transaction, backend_key: str, since: int) -> list
         DISPATCH.backend_key == backend_key, DISPATCH.dispatched_at > since, NOT_CLOSING
     )
     return list((await tx.run(query.order_by(DISPATCH.dispatched_at))).scalars())
-
-
-DAY = 86_400_000  # milliseconds
-WAITS_MOST = 7 * DAY
-WAITED_TOO_LONG = "it has waited 7 days for a machine"
-
-
-class FreeMachines(NamedTuple):
-    """How many dispatches a backend may be sent now, and what limits them."""
-
-    free: int
-    why: str
 
 
 async def read_free_machines(

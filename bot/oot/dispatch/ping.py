@@ -110,6 +110,11 @@ async def send_ping(context: Context, task: Task) -> None:
     log.info("ping", backend=row["backend"], by=row["requested_by"], state=settled["state"])
 
 
+async def prune_pings(context: Context) -> dict[str, int]:
+    """Delete pings that are a month old."""
+    return {"pings": await delete_rows(context, oot_ping, rows.pings_older_than(context.clock.now() - KEPT))}
+
+
 async def _send(context: Context, row: PingRow, entry: Entry | None) -> str | None:
     """Make the call; returns the run it started, where GitHub names it. Raises GiveUp where it cannot be made."""
     if entry is None:
@@ -131,8 +136,3 @@ async def _send(context: Context, row: PingRow, entry: Entry | None) -> str | No
         as_input=entry.dispatch == "workflow",
     )
     return await post_dispatch(client, entry, EVENT, payload, repository)
-
-
-async def prune_pings(context: Context) -> dict[str, int]:
-    """Delete pings that are a month old."""
-    return {"pings": await delete_rows(context, oot_ping, rows.pings_older_than(context.clock.now() - KEPT))}

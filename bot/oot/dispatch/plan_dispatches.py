@@ -35,6 +35,46 @@ if TYPE_CHECKING:
 ARRIVES_WITHIN = 60_000  # milliseconds: GitHub sends the event of a new head and that of its tag in any order
 ASK_AGAIN = 5.0  # seconds
 MOST_DIGITS = 9
+UNSENT = frozenset({"pending", "held"})  # a closing, and what comes late, is not decided on
+log = structlog.get_logger("bot.oot.dispatch.plan_dispatches")
+
+NO_COMMIT = "0" * 40  # GitHub's SHA for a ref that did not exist before, or no longer exists
+SAME_COMMIT = frozenset({"edited", "ready_for_review", "reopened"})  # actions that bring no commit
+WORTHLESS = frozenset(
+    {
+        State.CANCELLED,
+        State.NEVER_STARTED,
+        State.NOT_RUN,
+        State.NOT_INSTALLED,
+        State.DISPATCH_FAILED,
+        State.SKIPPED,
+        State.UNASKED,
+    }
+)
+MOST_REOPENED = 3  # dispatches of one commit by reopening, to a backend that has not finished
+MOST_EVENTS = 10  # newest events a commit was dispatched by, whose times are compared
+
+
+class Choice(NamedTuple):
+    """The state a dispatch is recorded in, and the reason where a rule decided against it."""
+
+    state: str
+    why: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chooser:
+    """Decides how an event's commit is recorded for each backend."""
+
+    commit: Commit | None  # None: every backend is sent it
+    prefixes: Sequence[str]
+
+    def choose(self, entry: Entry, state: str) -> Choice:
+        """Choose how to record a dispatch that would otherwise be recorded in `state`."""
+        if self.commit is None or state not in UNSENT or not entry.selective:
+            return Choice(state)
+        decision = decide(entry, self.commit, prefixes=self.prefixes)
+        return Choice(state) if decision.send else Choice(decision.state, decision.why)
 
 
 def named_number(patterns: Iterable[str], ref: str) -> int | None:
@@ -69,31 +109,6 @@ async def find_pull(
     return None
 
 
-UNSENT = frozenset({"pending", "held"})  # a closing, and what comes late, is not decided on
-
-
-class Choice(NamedTuple):
-    """The state a dispatch is recorded in, and the reason where a rule decided against it."""
-
-    state: str
-    why: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chooser:
-    """Decides how an event's commit is recorded for each backend."""
-
-    commit: Commit | None  # None: every backend is sent it
-    prefixes: Sequence[str]
-
-    def choose(self, entry: Entry, state: str) -> Choice:
-        """Choose how to record a dispatch that would otherwise be recorded in `state`."""
-        if self.commit is None or state not in UNSENT or not entry.selective:
-            return Choice(state)
-        decision = decide(entry, self.commit, prefixes=self.prefixes)
-        return Choice(state) if decision.send else Choice(decision.state, decision.why)
-
-
 async def make_chooser(
     tx: Transaction, settings: Settings, allowlist: Allowlist, repo: str, commit: Commit | None
 ) -> Chooser:
@@ -102,25 +117,6 @@ async def make_chooser(
         same = await commits.read_same(tx, settings, allowlist.entries, repo, commit.sha)
         commit = replace(commit, same=same)
     return Chooser(commit=commit, prefixes=settings.label_prefixes)
-
-
-log = structlog.get_logger("bot.oot.dispatch.plan_dispatches")
-
-NO_COMMIT = "0" * 40  # GitHub's SHA for a ref that did not exist before, or no longer exists
-SAME_COMMIT = frozenset({"edited", "ready_for_review", "reopened"})  # actions that bring no commit
-WORTHLESS = frozenset(
-    {
-        State.CANCELLED,
-        State.NEVER_STARTED,
-        State.NOT_RUN,
-        State.NOT_INSTALLED,
-        State.DISPATCH_FAILED,
-        State.SKIPPED,
-        State.UNASKED,
-    }
-)
-MOST_REOPENED = 3  # dispatches of one commit by reopening, to a backend that has not finished
-MOST_EVENTS = 10  # newest events a commit was dispatched by, whose times are compared
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -161,14 +161,6 @@ async def redispatch_superseded(tx: Transaction, repo: str, number: int) -> None
         request_publish(tx, repo, number)
 
 
-async def _is_current(tx: Transaction, dispatch: DispatchRow) -> bool:
-    """Whether the pull request of an older dispatch is open and still at its head."""
-    if dispatch["pr_number"] is None:
-        return False
-    record = await record_store.read_pull(tx, dispatch["upstream_repo"], dispatch["pr_number"])
-    return record is not None and (record["state"], record["head_sha"]) == ("open", dispatch["head_sha"])
-
-
 async def request_selection(tx: Transaction, repo: str, number: int | None) -> None:
     """Request a new selection for a pull request, where any entry is selective."""
     if number is None or tx.replaying:
@@ -205,6 +197,14 @@ async def read_skipped(tx: Transaction, record: PullRow) -> list[DispatchRow]:
         [row for row in of_own_events(rows) if row["base_ref"] == record["base_ref"]]
     )
     return [row for row in counting.values() if is_skipped(row)]
+
+
+async def _is_current(tx: Transaction, dispatch: DispatchRow) -> bool:
+    """Whether the pull request of an older dispatch is open and still at its head."""
+    if dispatch["pr_number"] is None:
+        return False
+    record = await record_store.read_pull(tx, dispatch["upstream_repo"], dispatch["pr_number"])
+    return record is not None and (record["state"], record["head_sha"]) == ("open", dispatch["head_sha"])
 
 
 async def _send_selected(tx: Transaction, settings: Settings, record: PullRow, commit: Commit) -> int:

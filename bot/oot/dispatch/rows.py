@@ -25,6 +25,7 @@ WAITING = _DISPATCH.state == sa.literal_column("'waiting'")
 partial_index("ix_oot_dispatch_waiting", _DISPATCH.backend_key, _DISPATCH.created_at, where=WAITING)
 _BEGUN = _DISPATCH.dispatched_at.is_not(None)
 partial_index("ix_oot_dispatch_begun", _DISPATCH.backend_key, _DISPATCH.dispatched_at, where=_BEGUN)
+NUMBERS_PER_QUERY = 200
 
 
 class ChangedFilesRow(TypedDict):
@@ -56,9 +57,6 @@ class TreeRow(TypedDict):
 
 
 oot_tree = table("oot_tree", TreeRow, key=("upstream_repo", "head_sha"))
-
-
-NUMBERS_PER_QUERY = 200
 
 
 class BackendColumns(DispatchBackend, DispatchAnswers):

@@ -74,6 +74,20 @@ CUT_IN_ORDER = (
     ("pull_request", "labels"),
     ("pull_request", "title"),
 )
+log = structlog.get_logger("bot.oot.dispatch.send_dispatch")
+
+BISECT = "bisect"  # the source of deliveries that have one commit run, and the member that says why
+SENT_LATE = "superseded while it was being sent"
+MOST_REFUSALS = 3  # of a kind that may pass
+PERMISSIONS_KNOWN_AFTER = 6.0  # seconds, where propagation takes longer than bot.github.client allows for
+MOST_DELAY = 600_000  # milliseconds from a dispatch to its run at GitHub
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """A dispatch that reached its backend although the answer was lost."""
+
+    run_id: str | None  # None: not certain which
 
 
 def client_payload(
@@ -152,6 +166,72 @@ def permission_may_be_unknown(status: int, message: str) -> bool:
     return status == 403 and not responses.is_closed(message)
 
 
+async def send_dispatch(context: Context, task: Task) -> None:
+    """Send the dispatch unless it was sent or superseded, or is known to have arrived."""
+    async with context.store.read() as tx:
+        dispatch = await dispatches.get_dispatch(tx, task.key)
+        allowlist = await allowlists.read_in_force(tx)
+    if dispatch is None:
+        raise GiveUp(f"dispatch {task.key} is not stored any more")
+    if dispatch["state"] != "pending":
+        return
+    entry = allowlist.find(dispatch["backend"]) if allowlist else None
+    if entry is None:
+        reason = "it was taken off the allowlist before this was sent"
+        await _settle(context, dispatch, state="failed", error=reason)
+        return
+    refused = {"dispatched_at": dispatch["dispatched_at"]}  # what was refused was not sent
+    try:
+        await _try(context, dispatch, entry)
+    except NotInstalled as error:
+        await _settle(context, dispatch, state="not_installed", error=error.message, **refused)
+    except GitHubRefused as error:
+        state, reason = describe_refusal(error.status, error.message)
+        attempts = dispatch["attempts"] + 1
+        if permission_may_be_unknown(error.status, error.message) and attempts < MOST_REFUSALS:
+            async with context.store.transaction() as tx:
+                await dispatches.change_dispatch(tx, dispatch["id"], attempts=attempts, **refused)
+            raise RetryLater(reason, after=PERMISSIONS_KNOWN_AFTER) from error
+        await _settle(context, dispatch, state=state, error=reason, **refused)
+    except GiveUp as error:
+        await _settle(context, dispatch, state="failed", error=str(error), **refused)
+
+
+async def read_repository(client: Client, entry: Entry) -> dict[str, Any]:
+    """Return the repository, where it is needed; raises GiveUp if it is not the one the allowlist pins."""
+    if entry.dispatch != "workflow" and entry.repository_id is None:
+        return {}
+    repository: dict[str, Any] = await client.repository()
+    if entry.repository_id not in {None, repository["id"]}:
+        raise GiveUp(
+            f"{entry.repo} is repository {repository['id']} now: "
+            f"the allowlist pins repository_id {entry.repository_id}"
+        )
+    return repository
+
+
+async def post_dispatch(
+    client: Client, entry: Entry, event_type: str, payload: dict[str, Any], repository: dict[str, Any]
+) -> str | None:
+    """Make the call; returns the id of the run it started, where GitHub names it."""
+    if entry.dispatch == "repository":
+        body = {"event_type": event_type, "client_payload": payload}
+        await client.post(client.path("dispatches"), data=body)
+        return None
+    branch = repository["default_branch"]
+    request = {"ref": branch, "inputs": workflow_inputs(payload)}
+    if not client.lacks(RUN_DETAILS):  # a server refuses what it does not know
+        request["return_run_details"] = True
+    url = client.path("actions/workflows/{file}/dispatches")
+    try:
+        answer = await client.post(url, {"file": entry.workflow_file}, data=request)
+    except GitHubRefused as error:
+        if error.gone:
+            raise GiveUp(f"there is no workflow {entry.workflow_file} on {branch}") from error
+        raise
+    return str(answer["workflow_run_id"]) if isinstance(answer, dict) else None
+
+
 def _fitted(payload: Payload, excess: Excess) -> Payload:
     """Return the payload, or as much of it as fits, cutting the least important first."""
     if excess(payload) <= 0:
@@ -226,53 +306,6 @@ def _labels_excess(inner: Payload) -> int:
     return len(json.dumps(inner["pull_request"]["labels"])) - LIST_CHARACTERS
 
 
-log = structlog.get_logger("bot.oot.dispatch.send_dispatch")
-
-BISECT = "bisect"  # the source of deliveries that have one commit run, and the member that says why
-SENT_LATE = "superseded while it was being sent"
-MOST_REFUSALS = 3  # of a kind that may pass
-PERMISSIONS_KNOWN_AFTER = 6.0  # seconds, where propagation takes longer than bot.github.client allows for
-MOST_DELAY = 600_000  # milliseconds from a dispatch to its run at GitHub
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arrival:
-    """A dispatch that reached its backend although the answer was lost."""
-
-    run_id: str | None  # None: not certain which
-
-
-async def send_dispatch(context: Context, task: Task) -> None:
-    """Send the dispatch unless it was sent or superseded, or is known to have arrived."""
-    async with context.store.read() as tx:
-        dispatch = await dispatches.get_dispatch(tx, task.key)
-        allowlist = await allowlists.read_in_force(tx)
-    if dispatch is None:
-        raise GiveUp(f"dispatch {task.key} is not stored any more")
-    if dispatch["state"] != "pending":
-        return
-    entry = allowlist.find(dispatch["backend"]) if allowlist else None
-    if entry is None:
-        reason = "it was taken off the allowlist before this was sent"
-        await _settle(context, dispatch, state="failed", error=reason)
-        return
-    refused = {"dispatched_at": dispatch["dispatched_at"]}  # what was refused was not sent
-    try:
-        await _try(context, dispatch, entry)
-    except NotInstalled as error:
-        await _settle(context, dispatch, state="not_installed", error=error.message, **refused)
-    except GitHubRefused as error:
-        state, reason = describe_refusal(error.status, error.message)
-        attempts = dispatch["attempts"] + 1
-        if permission_may_be_unknown(error.status, error.message) and attempts < MOST_REFUSALS:
-            async with context.store.transaction() as tx:
-                await dispatches.change_dispatch(tx, dispatch["id"], attempts=attempts, **refused)
-            raise RetryLater(reason, after=PERMISSIONS_KNOWN_AFTER) from error
-        await _settle(context, dispatch, state=state, error=reason, **refused)
-    except GiveUp as error:
-        await _settle(context, dispatch, state="failed", error=str(error), **refused)
-
-
 async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
     """Send it once; raises GiveUp or GitHubRefused if it can never be sent, RetryLater if it may be later."""
     timeout = entry.start_timeout or context.settings.start_timeout
@@ -345,19 +378,6 @@ def _could_be_ours(run: dict[str, Any], dispatch: DispatchRow, entry: Entry, slu
     return file == entry.workflow_file
 
 
-async def read_repository(client: Client, entry: Entry) -> dict[str, Any]:
-    """Return the repository, where it is needed; raises GiveUp if it is not the one the allowlist pins."""
-    if entry.dispatch != "workflow" and entry.repository_id is None:
-        return {}
-    repository: dict[str, Any] = await client.repository()
-    if entry.repository_id not in {None, repository["id"]}:
-        raise GiveUp(
-            f"{entry.repo} is repository {repository['id']} now: "
-            f"the allowlist pins repository_id {entry.repository_id}"
-        )
-    return repository
-
-
 async def _payload(tx: Transaction, context: Context, dispatch: DispatchRow, entry: Entry) -> dict[str, Any]:
     source = await inbox.find_delivery(tx, dispatch["source_guid"])
     if source is None:
@@ -379,28 +399,6 @@ async def _payload(tx: Transaction, context: Context, dispatch: DispatchRow, ent
         as_input=entry.dispatch == "workflow",
         further=further,
     )
-
-
-async def post_dispatch(
-    client: Client, entry: Entry, event_type: str, payload: dict[str, Any], repository: dict[str, Any]
-) -> str | None:
-    """Make the call; returns the id of the run it started, where GitHub names it."""
-    if entry.dispatch == "repository":
-        body = {"event_type": event_type, "client_payload": payload}
-        await client.post(client.path("dispatches"), data=body)
-        return None
-    branch = repository["default_branch"]
-    request = {"ref": branch, "inputs": workflow_inputs(payload)}
-    if not client.lacks(RUN_DETAILS):  # a server refuses what it does not know
-        request["return_run_details"] = True
-    url = client.path("actions/workflows/{file}/dispatches")
-    try:
-        answer = await client.post(url, {"file": entry.workflow_file}, data=request)
-    except GitHubRefused as error:
-        if error.gone:
-            raise GiveUp(f"there is no workflow {entry.workflow_file} on {branch}") from error
-        raise
-    return str(answer["workflow_run_id"]) if isinstance(answer, dict) else None
 
 
 async def _settle(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 PROBES = 2  # tasks that are tried early, each time, while GitHub is unavailable
+KEPT = 90 * 86_400_000  # milliseconds: then a head that still stands is run, whatever it changes
 
 
 async def finish_overdue(context: Context, _task: Task) -> None:
@@ -41,6 +42,17 @@ async def finish_overdue(context: Context, _task: Task) -> None:
             more |= await _dispatches(tx, start)
             more |= await _reruns(tx, start)
             await rows.forget_old_counts(tx)
+
+
+async def prune_dispatching(context: Context) -> dict[str, int]:
+    """Delete old pings, lists of changed files and trees."""
+    before = context.clock.now() - KEPT
+    files, trees = oot_changed_files.c.asked_at < before, oot_tree.c.asked_at < before
+    return {
+        **await prune_pings(context),
+        "changed_files": await delete_rows(context, oot_changed_files, files),
+        "trees": await delete_rows(context, oot_tree, trees),
+    }
 
 
 async def _jobs(tx: Transaction, timeouts: Timeouts) -> bool:
@@ -83,17 +95,3 @@ def _timeouts(allowlist: Allowlist | None, name: str, default: int) -> Timeouts:
     entries = allowlist.entries if allowlist else ()
     own = {entry.key: seconds * 1000 for entry in entries if (seconds := getattr(entry, name))}
     return Timeouts(default=default * 1000, own=own)
-
-
-KEPT = 90 * 86_400_000  # milliseconds: then a head that still stands is run, whatever it changes
-
-
-async def prune_dispatching(context: Context) -> dict[str, int]:
-    """Delete old pings, lists of changed files and trees."""
-    before = context.clock.now() - KEPT
-    files, trees = oot_changed_files.c.asked_at < before, oot_tree.c.asked_at < before
-    return {
-        **await prune_pings(context),
-        "changed_files": await delete_rows(context, oot_changed_files, files),
-        "trees": await delete_rows(context, oot_tree, trees),
-    }

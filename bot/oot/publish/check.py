@@ -32,6 +32,65 @@ ANNOTATIONS_MOST = 200  # of one check run
 LARGEST_LINE = 2**31 - 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckWrite:
+    """A check run to be created or updated."""
+
+    check: CheckRun
+    row: CheckRow | None  # what was written last
+    basis: str
+    digest: str
+    # ended only because the pull request lost the label, or the backend its allowlist entry
+    label_ended: bool
+    urgent: bool  # a gate or a backend's verdict: goes first when the rate budget is short
+    not_before: int  # epoch milliseconds: updates of one check run are spaced out, except verdicts
+
+    @property
+    def check_run_id(self) -> int | None:
+        """GitHub's id of the check run to update, None where it is created."""
+        return self.row["check_run_id"] if self.row else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckPlan:
+    """The writes due on a head, gate and verdicts first, and the number of check runs that need none."""
+
+    writes: tuple[CheckWrite, ...] = ()
+    unchanged: int = 0
+
+    @classmethod
+    def of(cls, wanted: Sequence[CheckWrite | None]) -> CheckPlan:
+        """Make the plan of these writes; None stands for a check run that needs none."""
+        writes = [write for write in wanted if write is not None]
+        ordered = sorted(writes, key=lambda write: (not write.urgent, write.not_before))
+        return cls(writes=tuple(ordered), unchanged=len(wanted) - len(writes))
+
+    def __add__(self, other: CheckPlan) -> CheckPlan:
+        """Join two plans, each keeping its order."""
+        return CheckPlan(writes=self.writes + other.writes, unchanged=self.unchanged + other.unchanged)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckTerms:
+    """The settings and the pull request's state that check runs depend on."""
+
+    prefix: str
+    names: str  # oot | crcr
+    label_prefixes: tuple[str, ...]
+    labels: frozenset[str]  # the pull request's
+    gate: bool  # a gate has been published on this repository
+    interval: int  # milliseconds between two updates of one check run
+    demoted: frozenset[str] = frozenset()  # L3 backends that begin none, case folded
+    current: bool = True  # on an older head check runs continue, but none begins
+    files: frozenset[str] = frozenset()  # changed by the pull request: only there are failed tests annotated
+    marks: tuple[TestMark, ...] = ()  # failed tests whose lines are known
+
+    @property
+    def gate_name(self) -> str:
+        """The gate's name."""
+        return check_text.gate_name(self.prefix)
+
+
 def annotate_backend(
     check: CheckRun, backend: Backend, marks: Iterable[TestMark], files: Collection[str]
 ) -> CheckRun:
@@ -64,6 +123,77 @@ def split_annotations(annotations: Sequence[dict[str, Any]]) -> list[Sequence[di
     return [annotations[start : start + ANNOTATIONS_PER_REQUEST] for start in starts]
 
 
+def changed_file(named: str, files: Collection[str]) -> str | None:
+    """Return the changed file that a test report means, None where that is not certain.
+
+    Reports name files by the machine's path or the test folder's: `/builds/project/test/test_ops.py` and `test_ops.py`
+    both mean `test/test_ops.py`, the latter only where no other changed file has that name.
+    """
+    if named in files:
+        return named
+    if named.startswith("/"):  # the name alone may be that of any other file
+        return max(
+            (path for path in files if "/" in path and named.endswith(f"/{path}")), key=len, default=None
+        )
+    below = [path for path in files if path.endswith(f"/{named}")]
+    return below[0] if len(below) == 1 else None
+
+
+async def write_check(context: Context, state: PullState, wanted: CheckWrite) -> None:
+    """Create or update one check run and record it."""
+    open_client = context.github.client if wanted.urgent else context.github.low_priority
+    began = wanted.row["created_at"] if wanted.row else context.clock.now()
+    client = open_client(state.repo, since=began, checks="write")
+    check_run_id = wanted.check_run_id
+    if check_run_id is not None and not await _update(client, check_run_id, wanted):
+        async with context.store.transaction() as tx:  # deleted at GitHub: an intent again
+            await rows.record_check(tx, wanted.check.external_id, check_run_id=None, digest="")
+        check_run_id = None
+    if check_run_id is None:
+        check_run_id = await _create_once(context, client, state, wanted)
+    async with context.store.transaction() as tx:
+        await rows.record_check(
+            tx,
+            wanted.check.external_id,
+            check_run_id=check_run_id,
+            name=wanted.check.name,
+            status=wanted.check.status,
+            conclusion=wanted.check.conclusion,
+            digest=wanted.digest,
+            basis=wanted.basis,
+            label_ended=wanted.label_ended,
+        )
+
+
+def write_needed(
+    check: CheckRun,
+    basis: str,
+    row: CheckRow | None,
+    terms: CheckTerms,
+    *,
+    label_ended: bool = False,
+    urgent: bool = False,
+) -> CheckWrite | None:
+    """Return the write that turns a check run into `check`, None when nothing differs.
+
+    `row` is what was written last, None if it has not begun. A verdict is always urgent.
+    """
+    digest = _digest(check)
+    if row is not None and row["digest"] == digest and row["check_run_id"] is not None:
+        return None
+    concluding = row is None or (row["status"], row["conclusion"]) != (check.status, check.conclusion)
+    verdict = check.status == "completed" and concluding  # new wording of the same verdict can wait
+    return CheckWrite(
+        check=check,
+        basis=basis,
+        label_ended=label_ended,
+        row=row,
+        digest=digest,
+        urgent=urgent or verdict,
+        not_before=0 if verdict or row is None else row["written_at"] + terms.interval,
+    )
+
+
 def _annotated(
     check: CheckRun,
     backend: Backend,
@@ -92,22 +222,6 @@ def _annotated(
             title = f"{mark.name} failed in {mark.job}"
             annotations.append(_annotation(path, mark.line, title, mark.message, level=_level(backend, None)))
     return replace(check, annotations=tuple(annotations[:ANNOTATIONS_MOST])) if annotations else check
-
-
-def changed_file(named: str, files: Collection[str]) -> str | None:
-    """Return the changed file that a test report means, None where that is not certain.
-
-    Reports name files by the machine's path or the test folder's: `/builds/project/test/test_ops.py` and `test_ops.py`
-    both mean `test/test_ops.py`, the latter only where no other changed file has that name.
-    """
-    if named in files:
-        return named
-    if named.startswith("/"):  # the name alone may be that of any other file
-        return max(
-            (path for path in files if "/" in path and named.endswith(f"/{path}")), key=len, default=None
-        )
-    below = [path for path in files if path.endswith(f"/{named}")]
-    return below[0] if len(below) == 1 else None
 
 
 def _path(test: FailedTest) -> str | None:
@@ -143,32 +257,6 @@ def _annotation(
 
 def _identity(annotation: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(annotation.get(name) for name in ("path", "start_line", "title", "message"))
-
-
-async def write_check(context: Context, state: PullState, wanted: CheckWrite) -> None:
-    """Create or update one check run and record it."""
-    open_client = context.github.client if wanted.urgent else context.github.low_priority
-    began = wanted.row["created_at"] if wanted.row else context.clock.now()
-    client = open_client(state.repo, since=began, checks="write")
-    check_run_id = wanted.check_run_id
-    if check_run_id is not None and not await _update(client, check_run_id, wanted):
-        async with context.store.transaction() as tx:  # deleted at GitHub: an intent again
-            await rows.record_check(tx, wanted.check.external_id, check_run_id=None, digest="")
-        check_run_id = None
-    if check_run_id is None:
-        check_run_id = await _create_once(context, client, state, wanted)
-    async with context.store.transaction() as tx:
-        await rows.record_check(
-            tx,
-            wanted.check.external_id,
-            check_run_id=check_run_id,
-            name=wanted.check.name,
-            status=wanted.check.status,
-            conclusion=wanted.check.conclusion,
-            digest=wanted.digest,
-            basis=wanted.basis,
-            label_ended=wanted.label_ended,
-        )
 
 
 async def _create_once(context: Context, client: Client, state: PullState, wanted: CheckWrite) -> int:
@@ -253,94 +341,6 @@ async def _not_annotated(client: Client, check_run_id: int, wanted: CheckWrite) 
 def _body(wanted: CheckWrite, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
     body = wanted.check.body()
     return body | {"output": body["output"] | {"annotations": list(batch)}} if batch else body
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckWrite:
-    """A check run to be created or updated."""
-
-    check: CheckRun
-    row: CheckRow | None  # what was written last
-    basis: str
-    digest: str
-    # ended only because the pull request lost the label, or the backend its allowlist entry
-    label_ended: bool
-    urgent: bool  # a gate or a backend's verdict: goes first when the rate budget is short
-    not_before: int  # epoch milliseconds: updates of one check run are spaced out, except verdicts
-
-    @property
-    def check_run_id(self) -> int | None:
-        """GitHub's id of the check run to update, None where it is created."""
-        return self.row["check_run_id"] if self.row else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckPlan:
-    """The writes due on a head, gate and verdicts first, and the number of check runs that need none."""
-
-    writes: tuple[CheckWrite, ...] = ()
-    unchanged: int = 0
-
-    @classmethod
-    def of(cls, wanted: Sequence[CheckWrite | None]) -> CheckPlan:
-        """Make the plan of these writes; None stands for a check run that needs none."""
-        writes = [write for write in wanted if write is not None]
-        ordered = sorted(writes, key=lambda write: (not write.urgent, write.not_before))
-        return cls(writes=tuple(ordered), unchanged=len(wanted) - len(writes))
-
-    def __add__(self, other: CheckPlan) -> CheckPlan:
-        """Join two plans, each keeping its order."""
-        return CheckPlan(writes=self.writes + other.writes, unchanged=self.unchanged + other.unchanged)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckTerms:
-    """The settings and the pull request's state that check runs depend on."""
-
-    prefix: str
-    names: str  # oot | crcr
-    label_prefixes: tuple[str, ...]
-    labels: frozenset[str]  # the pull request's
-    gate: bool  # a gate has been published on this repository
-    interval: int  # milliseconds between two updates of one check run
-    demoted: frozenset[str] = frozenset()  # L3 backends that begin none, case folded
-    current: bool = True  # on an older head check runs continue, but none begins
-    files: frozenset[str] = frozenset()  # changed by the pull request: only there are failed tests annotated
-    marks: tuple[TestMark, ...] = ()  # failed tests whose lines are known
-
-    @property
-    def gate_name(self) -> str:
-        """The gate's name."""
-        return check_text.gate_name(self.prefix)
-
-
-def write_needed(
-    check: CheckRun,
-    basis: str,
-    row: CheckRow | None,
-    terms: CheckTerms,
-    *,
-    label_ended: bool = False,
-    urgent: bool = False,
-) -> CheckWrite | None:
-    """Return the write that turns a check run into `check`, None when nothing differs.
-
-    `row` is what was written last, None if it has not begun. A verdict is always urgent.
-    """
-    digest = _digest(check)
-    if row is not None and row["digest"] == digest and row["check_run_id"] is not None:
-        return None
-    concluding = row is None or (row["status"], row["conclusion"]) != (check.status, check.conclusion)
-    verdict = check.status == "completed" and concluding  # new wording of the same verdict can wait
-    return CheckWrite(
-        check=check,
-        basis=basis,
-        label_ended=label_ended,
-        row=row,
-        digest=digest,
-        urgent=urgent or verdict,
-        not_before=0 if verdict or row is None else row["written_at"] + terms.interval,
-    )
 
 
 def _digest(check: CheckRun) -> str:

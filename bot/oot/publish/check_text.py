@@ -24,6 +24,34 @@ if TYPE_CHECKING:
 ROWS = 100  # of a table; what needs attention comes first, the rest is counted
 
 _NAMES_ONLY = failure_text.FailureExtent(messages=False)
+MOST_CHARACTERS = 255
+OUTPUT_BYTES = 65_535  # of summary and of text, each; GitHub counts bytes
+
+RERUN_FAILED = {
+    "label": "Re-run failed",
+    "description": "Run the failed jobs again",
+    "identifier": "rerun-failed",
+}
+RERUN_ALL = {
+    "label": "Re-run all",
+    "description": "Run every job of this backend again",
+    "identifier": "rerun-all",
+}
+
+_CONCLUSIONS = {
+    State.SUCCESS: "success",
+    State.FAILURE: "failure",
+    State.TIMED_OUT: "timed_out",
+    State.CANCELLED: "cancelled",
+    State.NEUTRAL: "neutral",
+    State.NEVER_STARTED: "failure",
+    State.NOT_RUN: "neutral",
+    State.SKIPPED: "skipped",
+    State.NOT_INSTALLED: "failure",
+    State.DISPATCH_FAILED: "failure",
+}
+_JOB_CONCLUSIONS = {"success", "failure", "timed_out", "cancelled", "skipped", "neutral"}
+_EVERYTHING = failure_text.FailureExtent(jobs=50, tests=20)  # far more than fits
 
 
 def summarize_backend(backend: Backend) -> str:
@@ -66,55 +94,6 @@ def summarize_gate(blocking: Sequence[Backend], page_url: str) -> str:
         failure_text.link_line(("All backends of this pull request", page_url)),
     ]
     return "\n\n".join(block for block in blocks if block)
-
-
-def _gate_row(backend: Backend) -> str:
-    result = f"{view.state_sign(backend.state)} {escaping.text(view.headline(backend))}"
-    if backend.ignored_by:
-        result += ", ignored"
-    results = failure_text.link_line(("results", backend.page_url))
-    return f"| {escaping.code(backend.label)} | {result} | {results} |"
-
-
-def _state_line(backend: Backend) -> str:
-    """Return the state and what it means here: whether it blocks, counts, or likely comes from this change."""
-    state = (
-        f"{view.state_sign(backend.state)} {escaping.code(backend.label)} {view.state_word(backend.state)}"
-    )
-    reason = escaping.text(backend.reason.strip().removesuffix("."))
-    sentences = [f"{state}: {reason}." if reason else f"{state}."]
-    if backend.ignored_by:
-        sentences.append(failure_text.describe_ignored(backend))
-    elif backend.state.red:
-        sentences.append(failure_text.describe_weight(backend))
-    sentences.append(failure_text.describe_cause([backend]))
-    return " ".join(sentence for sentence in sentences if sentence)
-
-
-def _job_table(backend: Backend) -> str:
-    if not backend.jobs:
-        return ""
-    jobs = failure_text.by_urgency(backend.jobs)
-    lines = ["| Job | Result | Took | Queued | Attempt | |", "|---|---|---:|---:|---:|---|"]
-    lines += [_row(job) for job in jobs[:ROWS]]
-    if len(jobs) > ROWS:
-        lines += ["", f"…and {text.plural(len(jobs) - ROWS, 'more job')}."]
-    return "\n".join(lines)
-
-
-def _row(job: Job) -> str:
-    cells = [
-        escaping.code(view.job_label(job)),
-        f"{view.job_sign(job)} {view.job_word(job)}",
-        text.duration(job.execution_time),
-        text.duration(job.queue_time),
-        str(job.run_attempt),
-        failure_text.link_line(("log", job.url), ("artifacts", job.artifact_url)),
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-MOST_CHARACTERS = 255
 
 
 def join_name(*parts: str) -> str:
@@ -161,39 +140,6 @@ def number_names(names: Iterable[str]) -> list[str]:
             chosen = _marked(name, f" ({count})")
         numbered[chosen] = None
     return list(numbered)
-
-
-def _marked(name: str, mark: str) -> str:
-    return escaping.shorten(name, MOST_CHARACTERS - len(mark)) + mark
-
-
-OUTPUT_BYTES = 65_535  # of summary and of text, each; GitHub counts bytes
-
-RERUN_FAILED = {
-    "label": "Re-run failed",
-    "description": "Run the failed jobs again",
-    "identifier": "rerun-failed",
-}
-RERUN_ALL = {
-    "label": "Re-run all",
-    "description": "Run every job of this backend again",
-    "identifier": "rerun-all",
-}
-
-_CONCLUSIONS = {
-    State.SUCCESS: "success",
-    State.FAILURE: "failure",
-    State.TIMED_OUT: "timed_out",
-    State.CANCELLED: "cancelled",
-    State.NEUTRAL: "neutral",
-    State.NEVER_STARTED: "failure",
-    State.NOT_RUN: "neutral",
-    State.SKIPPED: "skipped",
-    State.NOT_INSTALLED: "failure",
-    State.DISPATCH_FAILED: "failure",
-}
-_JOB_CONCLUSIONS = {"success", "failure", "timed_out", "cancelled", "skipped", "neutral"}
-_EVERYTHING = failure_text.FailureExtent(jobs=50, tests=20)  # far more than fits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,6 +261,56 @@ def gate_check(verdict: Gate, *, prefix: str, head_sha: str, external_id: str, p
         details_url=escaping.url(page_url),
         completed_at=max(ends, default=None) if verdict.conclusion else None,
     )
+
+
+def _gate_row(backend: Backend) -> str:
+    result = f"{view.state_sign(backend.state)} {escaping.text(view.headline(backend))}"
+    if backend.ignored_by:
+        result += ", ignored"
+    results = failure_text.link_line(("results", backend.page_url))
+    return f"| {escaping.code(backend.label)} | {result} | {results} |"
+
+
+def _state_line(backend: Backend) -> str:
+    """Return the state and what it means here: whether it blocks, counts, or likely comes from this change."""
+    state = (
+        f"{view.state_sign(backend.state)} {escaping.code(backend.label)} {view.state_word(backend.state)}"
+    )
+    reason = escaping.text(backend.reason.strip().removesuffix("."))
+    sentences = [f"{state}: {reason}." if reason else f"{state}."]
+    if backend.ignored_by:
+        sentences.append(failure_text.describe_ignored(backend))
+    elif backend.state.red:
+        sentences.append(failure_text.describe_weight(backend))
+    sentences.append(failure_text.describe_cause([backend]))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _job_table(backend: Backend) -> str:
+    if not backend.jobs:
+        return ""
+    jobs = failure_text.by_urgency(backend.jobs)
+    lines = ["| Job | Result | Took | Queued | Attempt | |", "|---|---|---:|---:|---:|---|"]
+    lines += [_row(job) for job in jobs[:ROWS]]
+    if len(jobs) > ROWS:
+        lines += ["", f"…and {text.plural(len(jobs) - ROWS, 'more job')}."]
+    return "\n".join(lines)
+
+
+def _row(job: Job) -> str:
+    cells = [
+        escaping.code(view.job_label(job)),
+        f"{view.job_sign(job)} {view.job_word(job)}",
+        text.duration(job.execution_time),
+        text.duration(job.queue_time),
+        str(job.run_attempt),
+        failure_text.link_line(("log", job.url), ("artifacts", job.artifact_url)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _marked(name: str, mark: str) -> str:
+    return escaping.shorten(name, MOST_CHARACTERS - len(mark)) + mark
 
 
 def _status(state: State) -> str:

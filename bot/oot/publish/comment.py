@@ -68,6 +68,25 @@ async def write_comment(context: Context, task: Task) -> None:
         log.warning("no comment may be written", repo=repo, pull=number, reason=reason)
 
 
+async def request_comment(tx: Transaction, settings: Settings, state: PullState) -> None:
+    """Enqueue the comment's task if its text should change."""
+    if settings.comment == "off" or state.current is None:
+        return
+    refusal = await rows.comment_refusal(tx, state.repo)
+    if refusal is not None and tx.now - refusal["refused_at"] < ASK_AGAIN:
+        return
+    present = await rows.get_comment(tx, state.repo, state.number)
+    exists = present is not None and (present["comment_id"] is not None or not present["digest"])
+    if not exists and not _is_due(settings, state.current.view, present):
+        return
+    desired = await _desired(tx, state)
+    if desired is None or (present is not None and present["digest"] == desired.digest):
+        metrics.WRITES_SAVED.inc()
+        return
+    interval = settings.publish_interval
+    tx.enqueue("comment", task_keys.pull_key(state.repo, state.number), delay=interval, max_wait=6 * interval)
+
+
 async def _write(
     context: Context, state: PullState, present: CommentRow | None, edited: Comment, created: Comment
 ) -> None:
@@ -91,25 +110,6 @@ async def _write(
         await rows.record_comment(tx, repo, number, comment_id=comment_id, digest=written.digest)
         head, mentions = state.current.view.head_sha, written.mentions if comment_id else ()
         await rows.record_mentions(tx, repo, number, head, mentions, new_comment=not edited_id)
-
-
-async def request_comment(tx: Transaction, settings: Settings, state: PullState) -> None:
-    """Enqueue the comment's task if its text should change."""
-    if settings.comment == "off" or state.current is None:
-        return
-    refusal = await rows.comment_refusal(tx, state.repo)
-    if refusal is not None and tx.now - refusal["refused_at"] < ASK_AGAIN:
-        return
-    present = await rows.get_comment(tx, state.repo, state.number)
-    exists = present is not None and (present["comment_id"] is not None or not present["digest"])
-    if not exists and not _is_due(settings, state.current.view, present):
-        return
-    desired = await _desired(tx, state)
-    if desired is None or (present is not None and present["digest"] == desired.digest):
-        metrics.WRITES_SAVED.inc()
-        return
-    interval = settings.publish_interval
-    tx.enqueue("comment", task_keys.pull_key(state.repo, state.number), delay=interval, max_wait=6 * interval)
 
 
 def _is_due(settings: Settings, pull: Pull, present: CommentRow | None) -> bool:

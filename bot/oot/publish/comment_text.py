@@ -26,6 +26,29 @@ if TYPE_CHECKING:
 NAMED_MOST = 3  # backends that are named of each kind
 NOT_BLOCKED = "no backend blocks merging"
 NOT_ASKED = "none blocks or was asked for"
+TESTS_MOST = 10  # that are named
+TEST_BACKENDS_MOST = 8  # named of one test
+BACKENDS_LISTED = 50  # backends of one list
+STOPPED = frozenset({State.CANCELLED, State.NEUTRAL, State.NOT_RUN, State.SKIPPED})
+MARKER = "<!-- ootbot:summary -->"  # the first line, by which our comment is found
+MAX_CHARACTERS = 62_500  # of at most 4 bytes each; GitHub refuses 262,145 bytes
+
+NOT_JUDGED = "upstream's own checks are not judged here"
+_PAGE = "this pull request's page"
+_ANSWER = 700  # characters of an answer to a command
+_LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(/[A-Za-z0-9_.-]{1,100})?")  # or org/team
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommentExtent:
+    """How much of a pull request is shown, and in words what is left out."""
+
+    omitted: str = ""
+    lists: bool = True  # of running, stopped and watched backends
+    tests: bool = True  # the list of failing tests
+    sections: str = "all"  # all | blocking | none: which failing backends get one
+    detail: failure_text.FailureExtent = field(default_factory=failure_text.FailureExtent)
+    rows: int = 200  # of the table
 
 
 def describe_verdict(backends: Sequence[Backend], failures: FailureList, *, unknown: str = "") -> str:
@@ -47,6 +70,97 @@ def describe_verdict(backends: Sequence[Backend], failures: FailureList, *, unkn
     if unrelated:
         parts.append(f"{_count_unrelated(unrelated, failures)} unrelated")
     return " · ".join(parts)
+
+
+def describe_tests(
+    failures: FailureList, backends: Sequence[Backend], detail: FailureExtent, page: str
+) -> str:
+    """List the tests that fail on some backends; empty without any. `page` shows all of them."""
+    repos = {backend.repo.lower() for backend in backends}
+    tests = [failure for failure in failures.all if failure.is_test and repos & failure.on.keys()]
+    total = len(tests) + failures.tests_left
+    if not tests:
+        return ""
+    items = [_describe_test(test, repos, detail) for test in tests[:TESTS_MOST]]
+    rest = total - len(items)
+    more = [f"- …and {rest:,} more: {failure_text.link_line(('all of them', page))}"] if rest else []
+    return "\n".join([f"**{text.plural(total, 'failing test')}**, each once:", "", *items, *more]).rstrip()
+
+
+def show_table(backends: Sequence[Backend], most: int, page_url: str) -> str:
+    """Return a table of the backends that did not simply pass, up to a limit; empty without any."""
+    listed = [backend for backend in backends if not _is_plain(backend)]
+    lines = ["| Backend | Result | Level | Jobs | Took | |", "|---|---|---|---|---:|---|"]
+    lines += [_row(backend) for backend in listed[:most]]
+    rest = len(listed) - most
+    if rest > 0:
+        more = f"{text.plural(rest, 'more backend')}: {view.tally_states(listed[most:])}"
+        lines += ["", f"…and {more}. {failure_text.link_line(('all of them', page_url))}".rstrip()]
+    return "\n".join(lines if most else lines[3:]) if listed else ""
+
+
+def list_passed(backends: Sequence[Backend]) -> str:
+    """List in one line the backends that simply passed."""
+    plain = [backend for backend in backends if _is_plain(backend)]
+    names = text.listing([escaping.code(backend.label) for backend in plain], limit=BACKENDS_LISTED)
+    return f"{view.tally_states(plain)}: {names}" if plain else ""
+
+
+def list_others(pull: Pull, backends: Sequence[Backend]) -> Iterator[str]:
+    """Yield folded lists of running, stopped and watched backends."""
+    running = [backend for backend in backends if backend.state in {State.RUNNING, State.CONFIRMING}]
+    stopped = [backend for backend in backends if backend.state in STOPPED]
+    watched = _watched(pull)
+    whom = (
+        "level 2, or 3 without its label"
+        if any(backend.level == Level.L3 for backend in watched)
+        else "level 2"
+    )
+    for heading, listed in (
+        (view.tally_states(running), running),
+        (view.tally_states(stopped), stopped),
+        (f"Also watching ({whom}): {view.tally_states(watched)}", watched),
+    ):
+        if listed:
+            yield fold_text(heading, _list(listed, pull.page_url))
+
+
+def fold_text(summary: str, body: str, *, open_: bool = False) -> str:
+    """Fold text, to be opened by the reader."""
+    tag = "<details open>" if open_ else "<details>"
+    return f"{tag}\n<summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
+def render_comment(
+    pull: Pull, *, mention: Collection[tuple[str, str]] | None = None, limit: int = 60_000
+) -> str:
+    """Return the comment's Markdown in at most `limit` characters (and GitHub's bytes).
+
+    `mention` holds (backend repository, login) of the on-calls to be mentioned, which notifies them, where a backend
+    at L3 or L4 is red; None means all of them. Any other on-call is a name in a code span.
+    """
+    for extent in _extents():
+        body = _within(min(limit, MAX_CHARACTERS), _paragraphs(pull, extent, mention))
+        if body:
+            return body
+    return f"{MARKER}\n\n{escaping.link(_PAGE, pull.page_url)}\n"
+
+
+def has_failures(pull: Pull) -> bool:
+    """Whether there are failures that call for a comment: red now, or on the head still shown."""
+    shown = (*pull.backends, *_shown_head(pull).backends)
+    return any(
+        backend.state.red and (backend.level == Level.L2 or (backend.requested and backend.has_checks))
+        for backend in shown
+    )
+
+
+def needing_oncalls(pull: Pull) -> list[Backend]:
+    """Return the backends whose on-calls to mention: those red on this very head, at L3 or L4."""
+    backends = _listed(pull) if _shown_head(pull) is pull else []
+    return [
+        backend for backend in backends if backend.state.red and backend.oncalls and not backend.ignored_by
+    ]
 
 
 def _of_gate(judged: Gate, failures: FailureList) -> list[str]:
@@ -101,25 +215,6 @@ def _count_unrelated(backends: Sequence[Backend], failures: FailureList) -> int:
     return sum(counts.values())
 
 
-TESTS_MOST = 10  # that are named
-TEST_BACKENDS_MOST = 8  # named of one test
-
-
-def describe_tests(
-    failures: FailureList, backends: Sequence[Backend], detail: FailureExtent, page: str
-) -> str:
-    """List the tests that fail on some backends; empty without any. `page` shows all of them."""
-    repos = {backend.repo.lower() for backend in backends}
-    tests = [failure for failure in failures.all if failure.is_test and repos & failure.on.keys()]
-    total = len(tests) + failures.tests_left
-    if not tests:
-        return ""
-    items = [_describe_test(test, repos, detail) for test in tests[:TESTS_MOST]]
-    rest = total - len(items)
-    more = [f"- …and {rest:,} more: {failure_text.link_line(('all of them', page))}"] if rest else []
-    return "\n".join([f"**{text.plural(total, 'failing test')}**, each once:", "", *items, *more]).rstrip()
-
-
 def _describe_test(test: Failure, repos: set[str], detail: FailureExtent) -> str:
     told = next((each for each in test.details if each.message), next(iter(test.details), None))
     place = told.place if told and not test.url else ""
@@ -135,29 +230,6 @@ def _describe_test(test: Failure, repos: set[str], detail: FailureExtent) -> str
     line = " · ".join(part for part in parts if part)
     block = failure_text.message_block(told.message, told.trace, detail) if told else ""
     return f"{line}\n\n{block}\n" if block else line
-
-
-BACKENDS_LISTED = 50  # backends of one list
-STOPPED = frozenset({State.CANCELLED, State.NEUTRAL, State.NOT_RUN, State.SKIPPED})
-
-
-def show_table(backends: Sequence[Backend], most: int, page_url: str) -> str:
-    """Return a table of the backends that did not simply pass, up to a limit; empty without any."""
-    listed = [backend for backend in backends if not _is_plain(backend)]
-    lines = ["| Backend | Result | Level | Jobs | Took | |", "|---|---|---|---|---:|---|"]
-    lines += [_row(backend) for backend in listed[:most]]
-    rest = len(listed) - most
-    if rest > 0:
-        more = f"{text.plural(rest, 'more backend')}: {view.tally_states(listed[most:])}"
-        lines += ["", f"…and {more}. {failure_text.link_line(('all of them', page_url))}".rstrip()]
-    return "\n".join(lines if most else lines[3:]) if listed else ""
-
-
-def list_passed(backends: Sequence[Backend]) -> str:
-    """List in one line the backends that simply passed."""
-    plain = [backend for backend in backends if _is_plain(backend)]
-    names = text.listing([escaping.code(backend.label) for backend in plain], limit=BACKENDS_LISTED)
-    return f"{view.tally_states(plain)}: {names}" if plain else ""
 
 
 def _is_plain(backend: Backend) -> bool:
@@ -179,25 +251,6 @@ def _row(backend: Backend) -> str:
         failure_text.link_line(("results", backend.page_url), ("run", backend.run_url)),
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def list_others(pull: Pull, backends: Sequence[Backend]) -> Iterator[str]:
-    """Yield folded lists of running, stopped and watched backends."""
-    running = [backend for backend in backends if backend.state in {State.RUNNING, State.CONFIRMING}]
-    stopped = [backend for backend in backends if backend.state in STOPPED]
-    watched = _watched(pull)
-    whom = (
-        "level 2, or 3 without its label"
-        if any(backend.level == Level.L3 for backend in watched)
-        else "level 2"
-    )
-    for heading, listed in (
-        (view.tally_states(running), running),
-        (view.tally_states(stopped), stopped),
-        (f"Also watching ({whom}): {view.tally_states(watched)}", watched),
-    ):
-        if listed:
-            yield fold_text(heading, _list(listed, pull.page_url))
 
 
 def _watched(pull: Pull) -> list[Backend]:
@@ -224,65 +277,6 @@ def _list(backends: Sequence[Backend], page_url: str) -> str:
         rest = text.plural(len(backends) - BACKENDS_LISTED, "more backend")
         lines.append(f"- …and {rest}: {escaping.link('all of them', page_url)}")
     return "\n".join(lines)
-
-
-def fold_text(summary: str, body: str, *, open_: bool = False) -> str:
-    """Fold text, to be opened by the reader."""
-    tag = "<details open>" if open_ else "<details>"
-    return f"{tag}\n<summary>{summary}</summary>\n\n{body}\n\n</details>"
-
-
-MARKER = "<!-- ootbot:summary -->"  # the first line, by which our comment is found
-MAX_CHARACTERS = 62_500  # of at most 4 bytes each; GitHub refuses 262,145 bytes
-
-NOT_JUDGED = "upstream's own checks are not judged here"
-_PAGE = "this pull request's page"
-_ANSWER = 700  # characters of an answer to a command
-_LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(/[A-Za-z0-9_.-]{1,100})?")  # or org/team
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommentExtent:
-    """How much of a pull request is shown, and in words what is left out."""
-
-    omitted: str = ""
-    lists: bool = True  # of running, stopped and watched backends
-    tests: bool = True  # the list of failing tests
-    sections: str = "all"  # all | blocking | none: which failing backends get one
-    detail: failure_text.FailureExtent = field(default_factory=failure_text.FailureExtent)
-    rows: int = 200  # of the table
-
-
-def render_comment(
-    pull: Pull, *, mention: Collection[tuple[str, str]] | None = None, limit: int = 60_000
-) -> str:
-    """Return the comment's Markdown in at most `limit` characters (and GitHub's bytes).
-
-    `mention` holds (backend repository, login) of the on-calls to be mentioned, which notifies them, where a backend
-    at L3 or L4 is red; None means all of them. Any other on-call is a name in a code span.
-    """
-    for extent in _extents():
-        body = _within(min(limit, MAX_CHARACTERS), _paragraphs(pull, extent, mention))
-        if body:
-            return body
-    return f"{MARKER}\n\n{escaping.link(_PAGE, pull.page_url)}\n"
-
-
-def has_failures(pull: Pull) -> bool:
-    """Whether there are failures that call for a comment: red now, or on the head still shown."""
-    shown = (*pull.backends, *_shown_head(pull).backends)
-    return any(
-        backend.state.red and (backend.level == Level.L2 or (backend.requested and backend.has_checks))
-        for backend in shown
-    )
-
-
-def needing_oncalls(pull: Pull) -> list[Backend]:
-    """Return the backends whose on-calls to mention: those red on this very head, at L3 or L4."""
-    backends = _listed(pull) if _shown_head(pull) is pull else []
-    return [
-        backend for backend in backends if backend.state.red and backend.oncalls and not backend.ignored_by
-    ]
 
 
 def _extents() -> Iterator[CommentExtent]:

@@ -83,19 +83,6 @@ def job_line(job: Job, *, failed: int = 0) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _why(line: JobLine) -> str:
-    """Return what a log says of a failure: its kind, the line and its place."""
-    code = escaping.code(line.code, limit=LINE_LIMIT) if line.code else ""
-    parts = [escaping.text(line.words), code, link_line((line.place, line.url))]
-    return " · ".join(part for part in parts if part)
-
-
-def _evidence(job: Job) -> str:
-    if job.history is History.KNOWN and job.evidence_elsewhere:
-        return "same failure there"
-    return _EVIDENCE.get(job.history, "") if job.history else ""
-
-
 def link_line(*targets: tuple[str, str | None]) -> str:
     """Return the links that have a target, side by side."""
     return " · ".join(escaping.link(label, to) for label, to in targets if label and escaping.url(to))
@@ -171,6 +158,25 @@ def what_now(backend: Backend) -> str:
     return ""
 
 
+def message_block(message: str | None, trace: str | None, detail: FailureExtent) -> str:
+    """Return message and stack trace for below a list item; empty if there are none."""
+    body = _message(message, trace, detail)
+    return _indented(escaping.fence(body)) if body else ""
+
+
+def _why(line: JobLine) -> str:
+    """Return what a log says of a failure: its kind, the line and its place."""
+    code = escaping.code(line.code, limit=LINE_LIMIT) if line.code else ""
+    parts = [escaping.text(line.words), code, link_line((line.place, line.url))]
+    return " · ".join(part for part in parts if part)
+
+
+def _evidence(job: Job) -> str:
+    if job.history is History.KNOWN and job.evidence_elsewhere:
+        return "same failure there"
+    return _EVIDENCE.get(job.history, "") if job.history else ""
+
+
 def _test(test: FailedTest, detail: FailureExtent) -> str:
     name = f"{test.classname}.{test.name}" if test.classname else test.name
     line = f"- {escaping.code(name)}"
@@ -179,12 +185,6 @@ def _test(test: FailedTest, detail: FailureExtent) -> str:
         line += f" at {escaping.code(place)}"
     block = message_block(test.message, test.stacktrace, detail)
     return f"{line}\n\n{block}\n" if block else line
-
-
-def message_block(message: str | None, trace: str | None, detail: FailureExtent) -> str:
-    """Return message and stack trace for below a list item; empty if there are none."""
-    body = _message(message, trace, detail)
-    return _indented(escaping.fence(body)) if body else ""
 
 
 def _message(message: str | None, trace: str | None, detail: FailureExtent) -> str:

@@ -41,6 +41,15 @@ class ShownGate:
     check_run_id: int | None  # None until it was written
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Commit:
+    """A commit that may have a gate."""
+
+    sha: str
+    head: PullHead  # that decides on it
+    current: bool
+
+
 def decide_gate(head: PullHead, present: Sequence[CheckRow], *, ever: bool, current: bool) -> Gate | None:
     """Return the gate a commit should have, None for none; `present` holds those it has had, oldest first.
 
@@ -63,6 +72,63 @@ def decide_gate(head: PullHead, present: Sequence[CheckRow], *, ever: bool, curr
         others = [backend for backend in pull.backends if backend.repo.casefold() not in missing]
         return gate.judge_gate((*others, *head.undispatched), unknown=pull.gate_unknown)
     return judged
+
+
+async def plan_gates(
+    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[PullHead], terms: CheckTerms
+) -> CheckPlan:
+    """Return the writes of the gates on some heads, and on the commits of a merge queue.
+
+    A commit has one gate. Of several open pull requests with the same head, the first to have had it writes the gate,
+    with the worst of their verdicts, as a commit may pass on one base branch and fail on another.
+    """
+    judge = _Judge(tx=tx, settings=settings, state=state)
+    commits = [*await judge.on_heads(chosen), *await judge.in_queue()]
+    written = await rows.gates_on(tx, state.repo, [commit.sha for commit in commits], terms.gate_name)
+    planned = CheckPlan()
+    for commit in commits:
+        present = [row for row in written if row["head_sha"] == commit.sha]
+        planned += _writes(commit, present, replace(terms, current=commit.current))
+    return planned
+
+
+async def read_shown_gates(
+    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[PullHead]
+) -> dict[str, ShownGate]:
+    """Return the gates of some heads by commit, written or about to be, even where another pull request decides."""
+    if not chosen or not settings.is_upstream(state.repo):
+        return {}
+    name = check_text.gate_name(settings.check_prefix)
+    commits = await _Judge(tx=tx, settings=settings, state=state).on_heads(chosen, everyones=True)
+    written = await rows.gates_on(tx, state.repo, [commit.sha for commit in commits], name)
+    ever = bool(written) or await rows.gate_exists(tx, state.repo, name)
+    shown = {}
+    for commit in commits:
+        present = [row for row in written if row["head_sha"] == commit.sha]
+        decided = decide_gate(commit.head, present, ever=ever, current=commit.current) or _left(present)
+        if decided is not None:
+            check_run_id = present[-1]["check_run_id"] if present else None
+            number = commit.head.view.number
+            shown[commit.sha] = ShownGate(gate=decided, number=number, check_run_id=check_run_id)
+    return shown
+
+
+async def dependent_pulls(tx: Transaction, state: PullState, plan: CheckPlan, gate_name: str) -> set[int]:
+    """Return the pull requests whose gates depend on this one's verdict, if that may have changed.
+
+    Those behind it in a merge queue are among them only while a gate has to be written: two can each be behind the
+    other, in the queue as it was and as it is. The one that writes the gate of a shared commit always is.
+    """
+    numbers: set[int] = set()
+    if any(write.check.name == gate_name for write in plan.writes):
+        numbers |= merge_queue.pulls_behind(await merge_queue.waiting_groups(tx, state.repo), state.number)
+    if state.current:
+        sha = state.current.view.head_sha
+        first, *rest = (await record_store.read_deciding_pulls(tx, state.repo, [sha])).get(
+            sha, [state.number]
+        )
+        numbers |= {first} if state.number in rest else set()
+    return numbers
 
 
 def _writes(commit: _Commit, present: Sequence[CheckRow], terms: CheckTerms) -> CheckPlan:
@@ -108,45 +174,6 @@ def _external_id(repo: str, sha: str, number: int) -> str:
     return f"gate/{repository}/{sha}/{number}"
 
 
-async def plan_gates(
-    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[PullHead], terms: CheckTerms
-) -> CheckPlan:
-    """Return the writes of the gates on some heads, and on the commits of a merge queue.
-
-    A commit has one gate. Of several open pull requests with the same head, the first to have had it writes the gate,
-    with the worst of their verdicts, as a commit may pass on one base branch and fail on another.
-    """
-    judge = _Judge(tx=tx, settings=settings, state=state)
-    commits = [*await judge.on_heads(chosen), *await judge.in_queue()]
-    written = await rows.gates_on(tx, state.repo, [commit.sha for commit in commits], terms.gate_name)
-    planned = CheckPlan()
-    for commit in commits:
-        present = [row for row in written if row["head_sha"] == commit.sha]
-        planned += _writes(commit, present, replace(terms, current=commit.current))
-    return planned
-
-
-async def read_shown_gates(
-    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[PullHead]
-) -> dict[str, ShownGate]:
-    """Return the gates of some heads by commit, written or about to be, even where another pull request decides."""
-    if not chosen or not settings.is_upstream(state.repo):
-        return {}
-    name = check_text.gate_name(settings.check_prefix)
-    commits = await _Judge(tx=tx, settings=settings, state=state).on_heads(chosen, everyones=True)
-    written = await rows.gates_on(tx, state.repo, [commit.sha for commit in commits], name)
-    ever = bool(written) or await rows.gate_exists(tx, state.repo, name)
-    shown = {}
-    for commit in commits:
-        present = [row for row in written if row["head_sha"] == commit.sha]
-        decided = decide_gate(commit.head, present, ever=ever, current=commit.current) or _left(present)
-        if decided is not None:
-            check_run_id = present[-1]["check_run_id"] if present else None
-            number = commit.head.view.number
-            shown[commit.sha] = ShownGate(gate=decided, number=number, check_run_id=check_run_id)
-    return shown
-
-
 def _left(present: Sequence[CheckRow]) -> Gate | None:
     """Return the last written gate of a commit, which stays; None where there never was one."""
     row = present[-1] if present and present[-1]["check_run_id"] is not None else None
@@ -154,33 +181,6 @@ def _left(present: Sequence[CheckRow]) -> Gate | None:
         return None
     states = {"success": GateState.PASSED, "failure": GateState.FAILED}
     return Gate(state=states.get(row["conclusion"] or "", GateState.WAITING), blocking=(), left=True)
-
-
-async def dependent_pulls(tx: Transaction, state: PullState, plan: CheckPlan, gate_name: str) -> set[int]:
-    """Return the pull requests whose gates depend on this one's verdict, if that may have changed.
-
-    Those behind it in a merge queue are among them only while a gate has to be written: two can each be behind the
-    other, in the queue as it was and as it is. The one that writes the gate of a shared commit always is.
-    """
-    numbers: set[int] = set()
-    if any(write.check.name == gate_name for write in plan.writes):
-        numbers |= merge_queue.pulls_behind(await merge_queue.waiting_groups(tx, state.repo), state.number)
-    if state.current:
-        sha = state.current.view.head_sha
-        first, *rest = (await record_store.read_deciding_pulls(tx, state.repo, [sha])).get(
-            sha, [state.number]
-        )
-        numbers |= {first} if state.number in rest else set()
-    return numbers
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Commit:
-    """A commit that may have a gate."""
-
-    sha: str
-    head: PullHead  # that decides on it
-    current: bool
 
 
 @dataclass(frozen=True, kw_only=True)

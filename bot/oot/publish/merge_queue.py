@@ -41,6 +41,11 @@ WAITING = RowStatement(
 GROUP_KEY = ["upstream_repo", "head_sha"]
 CHAIN_LONGEST = 200  # commits in a queue that build on one another
 RETENTION = 30 * DAY  # also of groups whose end was never delivered
+log = structlog.get_logger("bot.oot.publish.merge_queue")
+
+BASES_ASKED_FOR = 86_400_000  # milliseconds a group is asked about: no queue waits longer
+BASES_ASKED_MOST = 50  # groups at once
+CONTAINS = frozenset({"ahead", "identical"})  # GitHub's words on a branch compared with a commit of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,26 +135,6 @@ async def note_base(tx: Transaction, group: MergeGroupRow, *, known: bool) -> No
     await tx.run(sa.update(oot_merge_group).where(*same).values(change))
 
 
-async def _get(tx: Transaction, repo: str, head_sha: str | None) -> MergeGroupRow | None:
-    same = (GROUP.upstream_repo == repo, GROUP.head_sha == head_sha)
-    return await tx.fetch_first(select(MergeGroupRow, oot_merge_group).where(*same))
-
-
-async def _is_base_on_branch(tx: Transaction, group: MergeGroupRow) -> bool:
-    """Whether a group's base is known to be on its base branch: by a push, its pull request, or GitHub's answer."""
-    repo, base, branch = group["upstream_repo"], group["base_sha"], group["base_ref"]
-    if group["base_known"] or base is None or branch is None:
-        return bool(group["base_known"])
-    push, pull = records["push"].c, records["pull_request"].c
-    pushed = (push.after == base, push.ref == f"refs/heads/{branch}", push.deleted.is_not(True))
-    based = (pull.number == group["pr_number"], pull.base_sha == base, pull.base_ref == branch)
-    queries = [
-        sa.select(sa.literal(1)).where(sa.func.lower(columns.repo) == repo.lower(), *conditions).limit(1)
-        for columns, conditions in ((push, pushed), (pull, based))
-    ]
-    return any([await tx.row(query) is not None for query in queries])
-
-
 def pulls_behind(groups: Sequence[MergeGroupRow], number: int) -> set[int]:
     """Return the pull requests whose commits build directly on one of this pull request's."""
     mine = {group["head_sha"] for group in groups if group["pr_number"] == number}
@@ -160,22 +145,6 @@ async def prune_groups(context: Context) -> dict[str, int]:
     """Delete groups that are too old for any queue to wait for."""
     find = functools.partial(_old, before=context.clock.now() - RETENTION, limit=BATCH)
     return {"merge_groups": await delete_in_batches(context, find, _delete)}
-
-
-async def _old(tx: Transaction, *, before: int, limit: int) -> list[tuple[str, str]]:
-    query = sa.select(GROUP.upstream_repo, GROUP.head_sha).where(GROUP.created_at < before).limit(limit)
-    return [(row.upstream_repo, row.head_sha) for row in await tx.run(query)]
-
-
-async def _delete(tx: Transaction, keys: Sequence[tuple[str, str]]) -> None:
-    await tx.run(sa.delete(oot_merge_group).where(tx.among([GROUP.upstream_repo, GROUP.head_sha], keys)))
-
-
-log = structlog.get_logger("bot.oot.publish.merge_queue")
-
-BASES_ASKED_FOR = 86_400_000  # milliseconds a group is asked about: no queue waits longer
-BASES_ASKED_MOST = 50  # groups at once
-CONTAINS = frozenset({"ahead", "identical"})  # GitHub's words on a branch compared with a commit of its own
 
 
 async def read_queue_bases(context: Context, state: PullState) -> None:
@@ -197,6 +166,35 @@ async def reconcile_queue_bases(context: Context, repo: str, _window: Window) ->
         ]
         unknown = await unknown_bases(tx, recent)
     return await _ask(context, unknown[:BASES_ASKED_MOST])
+
+
+async def _get(tx: Transaction, repo: str, head_sha: str | None) -> MergeGroupRow | None:
+    same = (GROUP.upstream_repo == repo, GROUP.head_sha == head_sha)
+    return await tx.fetch_first(select(MergeGroupRow, oot_merge_group).where(*same))
+
+
+async def _is_base_on_branch(tx: Transaction, group: MergeGroupRow) -> bool:
+    """Whether a group's base is known to be on its base branch: by a push, its pull request, or GitHub's answer."""
+    repo, base, branch = group["upstream_repo"], group["base_sha"], group["base_ref"]
+    if group["base_known"] or base is None or branch is None:
+        return bool(group["base_known"])
+    push, pull = records["push"].c, records["pull_request"].c
+    pushed = (push.after == base, push.ref == f"refs/heads/{branch}", push.deleted.is_not(True))
+    based = (pull.number == group["pr_number"], pull.base_sha == base, pull.base_ref == branch)
+    queries = [
+        sa.select(sa.literal(1)).where(sa.func.lower(columns.repo) == repo.lower(), *conditions).limit(1)
+        for columns, conditions in ((push, pushed), (pull, based))
+    ]
+    return any([await tx.row(query) is not None for query in queries])
+
+
+async def _old(tx: Transaction, *, before: int, limit: int) -> list[tuple[str, str]]:
+    query = sa.select(GROUP.upstream_repo, GROUP.head_sha).where(GROUP.created_at < before).limit(limit)
+    return [(row.upstream_repo, row.head_sha) for row in await tx.run(query)]
+
+
+async def _delete(tx: Transaction, keys: Sequence[tuple[str, str]]) -> None:
+    await tx.run(sa.delete(oot_merge_group).where(tx.among([GROUP.upstream_repo, GROUP.head_sha], keys)))
 
 
 async def _ask(context: Context, groups: Sequence[MergeGroupRow]) -> int:

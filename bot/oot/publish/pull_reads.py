@@ -64,6 +64,64 @@ async def read_state(
         return await _state(tx, context, repo, number, newest=newest, labels=labels)
 
 
+async def read_merge_base(context: Context, state: PullState) -> bool:
+    """Ask once for the newest head's merge base if it has failures to compare; returns whether it is new."""
+    head = state.current
+    if head is None or not any(backend.failing for backend in head.view.backends):
+        return False
+    sha, base_ref = head.view.head_sha, state.base_ref or ""
+    dispatched = next((facts.dispatch for facts in head.facts.values() if facts.dispatch["base_sha"]), None)
+    async with context.store.read() as tx:
+        known = sha in await read_merge_bases(tx, state.repo, [sha], base_ref=base_ref)
+    if known or dispatched is None:
+        return False
+    base = dispatched["base_sha"]
+    try:
+        merge_base = await _merge_base(context, state, base, sha, since=dispatched["created_at"])
+    except RetryLater as error:
+        log.info("the merge base is asked for later", repo=state.repo, pull=state.number, reason=str(error))
+        return False
+    async with context.store.transaction() as tx:
+        await store_merge_base(tx, state.repo, sha, merge_base, base_ref=base_ref)
+    return merge_base.sha is not None
+
+
+async def read_changed_files(context: Context, state: PullState) -> frozenset[str]:
+    """Return the files that the newest head changes; none if no failed test has a line, or GitHub refuses.
+
+    Only failed tests in these files can be annotated. GitHub is asked once per head.
+    """
+    head = state.current
+    if head is None or not _any_line(head.view):
+        return frozenset()
+    opened_at = state.record["created_at"] if state.record else None
+    listed = HeadFiles(state.repo, state.number, head.view.head_sha, state.base_ref or "")
+    try:
+        paths, _ = await commits.read_changed_files(context, listed, since=opened_at, certain=False)
+    except (GitHubRefused, RetryLater) as error:
+        log.warning("changed files cannot be read", repo=state.repo, pull=state.number, reason=str(error))
+        return frozenset()
+    return frozenset(paths)
+
+
+async def add_job_lines(tx: Transaction, context: Context, state: PullState) -> PullState:
+    """Add lines on failed jobs and tests to every judged head."""
+    pulls = [pull for head in state.heads for pull in (head.view, head.view.previous) if pull]
+    lines = await blocks.job_lines(
+        context.features, tx, BackendsSubject(runs=_failed_runs(pulls), url=context.settings.url)
+    )
+    return await _each(state, lambda pull: _with_sections(tx, context, pull, lines))
+
+
+async def add_failures(tx: Transaction, context: Context, state: PullState) -> PullState:
+    """Add the list of failures to every judged head, and compare its failing jobs by that list.
+
+    Private names must be hidden before.
+    """
+    base_ref = state.base_ref
+    return await _each(state, lambda pull: _with_failures(tx, context, pull, base_ref))
+
+
 async def _state(
     tx: Transaction,
     context: Context,
@@ -100,28 +158,6 @@ async def _labels(context: Context, repo: str, number: int, *, since: int | None
         return None
 
 
-async def read_merge_base(context: Context, state: PullState) -> bool:
-    """Ask once for the newest head's merge base if it has failures to compare; returns whether it is new."""
-    head = state.current
-    if head is None or not any(backend.failing for backend in head.view.backends):
-        return False
-    sha, base_ref = head.view.head_sha, state.base_ref or ""
-    dispatched = next((facts.dispatch for facts in head.facts.values() if facts.dispatch["base_sha"]), None)
-    async with context.store.read() as tx:
-        known = sha in await read_merge_bases(tx, state.repo, [sha], base_ref=base_ref)
-    if known or dispatched is None:
-        return False
-    base = dispatched["base_sha"]
-    try:
-        merge_base = await _merge_base(context, state, base, sha, since=dispatched["created_at"])
-    except RetryLater as error:
-        log.info("the merge base is asked for later", repo=state.repo, pull=state.number, reason=str(error))
-        return False
-    async with context.store.transaction() as tx:
-        await store_merge_base(tx, state.repo, sha, merge_base, base_ref=base_ref)
-    return merge_base.sha is not None
-
-
 async def _merge_base(
     context: Context, state: PullState, base: str | None, head: str, *, since: int
 ) -> MergeBase:
@@ -138,45 +174,9 @@ async def _merge_base(
     )
 
 
-async def read_changed_files(context: Context, state: PullState) -> frozenset[str]:
-    """Return the files that the newest head changes; none if no failed test has a line, or GitHub refuses.
-
-    Only failed tests in these files can be annotated. GitHub is asked once per head.
-    """
-    head = state.current
-    if head is None or not _any_line(head.view):
-        return frozenset()
-    opened_at = state.record["created_at"] if state.record else None
-    listed = HeadFiles(state.repo, state.number, head.view.head_sha, state.base_ref or "")
-    try:
-        paths, _ = await commits.read_changed_files(context, listed, since=opened_at, certain=False)
-    except (GitHubRefused, RetryLater) as error:
-        log.warning("changed files cannot be read", repo=state.repo, pull=state.number, reason=str(error))
-        return frozenset()
-    return frozenset(paths)
-
-
 def _any_line(pull: Pull) -> bool:
     reported = (test for backend in pull.backends for job in backend.failing for test in job.failed_tests)
     return any(test.file for test in reported) or bool(pull.tests and pull.tests.marks)
-
-
-async def add_job_lines(tx: Transaction, context: Context, state: PullState) -> PullState:
-    """Add lines on failed jobs and tests to every judged head."""
-    pulls = [pull for head in state.heads for pull in (head.view, head.view.previous) if pull]
-    lines = await blocks.job_lines(
-        context.features, tx, BackendsSubject(runs=_failed_runs(pulls), url=context.settings.url)
-    )
-    return await _each(state, lambda pull: _with_sections(tx, context, pull, lines))
-
-
-async def add_failures(tx: Transaction, context: Context, state: PullState) -> PullState:
-    """Add the list of failures to every judged head, and compare its failing jobs by that list.
-
-    Private names must be hidden before.
-    """
-    base_ref = state.base_ref
-    return await _each(state, lambda pull: _with_failures(tx, context, pull, base_ref))
 
 
 async def _each(state: PullState, change: Callable[[Pull], Awaitable[Pull]]) -> PullState:

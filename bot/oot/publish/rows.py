@@ -36,137 +36,7 @@ if TYPE_CHECKING:
 
 INTENT_LASTS = 75_000  # milliseconds: the calls, and the time GitHub may still work on one that timed out
 GITHUB_TIMEOUT = 10_000  # milliseconds after which GitHub ends any request
-
-
-@dataclass(frozen=True, kw_only=True)
-class Intent:
-    """The right of this process alone to create an object now."""
-
-    table: sa.Table
-    key: tuple[Any, ...]
-    until: int  # epoch milliseconds; identifies this intent among later ones
-    fresh: bool  # the first intent for this object: there is nothing to look for
-    lost_until: int = 0  # epoch milliseconds: until then GitHub may still be executing an unanswered request
-
-
-async def begin_intent(tx: Transaction, table: sa.Table, row: Mapping[str, object]) -> Intent:
-    """Record that an object is about to be created; raises RetryLater while another process may be creating it."""
-    key = tuple(row[column.name] for column in table.primary_key)
-    until = tx.now + INTENT_LASTS
-    values = {**row, "writing_until": until, "lost_until": 0}
-    if (await tx.run(_insert(table, sqlite=tx.sqlite), values)).rowcount:
-        return Intent(table=table, key=key, until=until, fresh=True)
-    lost_until = (await tx.run(_take(table), _named(table, key) | {"until": until, "now": tx.now})).scalar()
-    if lost_until is None:
-        holder = sa.select(table.c.writing_until).where(*_of_key(table))
-        held = (await tx.run(holder, _named(table, key))).scalar_one()
-        raise RetryLater(f"another process is making {' '.join(map(str, key))}", after=(held - tx.now) / 1000)
-    return Intent(table=table, key=key, until=until, fresh=False, lost_until=lost_until)
-
-
-async def lose_all_intents(tx: Transaction, tables: Sequence[sa.Table] = (oot_check, oot_comment)) -> None:
-    """Record that every call in progress will stay unanswered; for the start of the only process."""
-    for table in tables:
-        lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
-        await tx.run(sa.update(table).where(table.c.writing_until > tx.now).values(lost))
-
-
-async def end_intent(tx: Transaction, intent: Intent) -> None:
-    """Record that a call is over, whatever its outcome; another process's later intent stays."""
-    await tx.run(_change(intent.table), _mine(intent) | {"writing_until": 0})
-
-
-async def lose_intent(tx: Transaction, intent: Intent) -> None:
-    """Record that a call will stay unanswered although GitHub may still be executing it."""
-    lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
-    await tx.run(_change(intent.table), _mine(intent) | lost)
-
-
-@functools.cache
-def _insert(table: sa.Table, *, sqlite: bool) -> Statement:
-    """Return the cached statement that adds a row unless it exists: building it takes longer than running it."""
-    return Statement(insert_into(table, sqlite=sqlite).on_conflict_do_nothing())
-
-
-@functools.cache
-def _change(table: sa.Table) -> Statement:
-    """Return the statement that changes an intent's row, named by `_mine`, and the given columns."""
-    return Statement(
-        sa.update(table).where(*_of_key(table), table.c.writing_until == sa.bindparam("of_until"))
-    )
-
-
-@functools.cache
-def _take(table: sa.Table) -> Statement:
-    """Return the statement that records an intent in the row named by `_named`, unless a process holds it at `now`."""
-    free = table.c.writing_until <= sa.bindparam("now")
-    taken = sa.update(table).where(*_of_key(table), free).values(writing_until=sa.bindparam("until"))
-    return Statement(taken.returning(table.c.lost_until))
-
-
-def _of_key(table: sa.Table) -> list[sa.ColumnElement[bool]]:
-    return [column == sa.bindparam(f"of_{column.name}") for column in table.primary_key]
-
-
-def _mine(intent: Intent) -> dict[str, Any]:
-    return _named(intent.table, intent.key) | {"of_until": intent.until}
-
-
-def _named(table: sa.Table, key: tuple[Any, ...]) -> dict[str, Any]:
-    return {f"of_{column.name}": value for column, value in zip(table.primary_key, key, strict=True)}
-
-
 CALL_TIMEOUT = 45.0  # seconds for all calls that find or create one object
-
-
-@dataclass(kw_only=True)
-class Creation:
-    """One attempt to create an object."""
-
-    intent: Intent
-    now: int  # epoch milliseconds
-    requested: bool = False  # the request was sent to GitHub
-
-    @property
-    def fresh(self) -> bool:
-        """Whether this is the first attempt, with nothing to look for."""
-        return self.intent.fresh
-
-    async def create(self, request: Callable[[], Awaitable[int]]) -> int:
-        """Create it; raises RetryLater while GitHub may still be executing an earlier request without an answer."""
-        if self.intent.lost_until > self.now:
-            wait = (self.intent.lost_until - self.now) / 1000
-            raise RetryLater("GitHub may still be executing an earlier request", after=wait)
-        self.requested = True
-        return await request()
-
-
-@contextlib.asynccontextmanager
-async def create_once(
-    context: Context, begin: Callable[[Transaction], Awaitable[Intent]]
-) -> AsyncIterator[Creation]:
-    """Let the block look for an object and create it while no other process does; `begin` records the intent.
-
-    Raises RetryLater while another process may be creating it, and on a timeout. On cancellation the intent stays:
-    GitHub may still be executing the request.
-    """
-    async with context.store.transaction() as tx:
-        intent = await begin(tx)
-        creation = Creation(intent=intent, now=tx.now)
-    try:
-        async with asyncio.timeout(CALL_TIMEOUT):
-            yield creation
-    except TimeoutError as error:
-        raise RetryLater(f"GitHub did not answer within {CALL_TIMEOUT:.0f} s") from error
-    except (GitHubRefused, RetryLater) as error:
-        lost = creation.requested and isinstance(error, GitHubUnavailable)
-        async with context.store.transaction() as tx:
-            await (lose_intent if lost else end_intent)(tx, intent)
-        raise
-    async with context.store.transaction() as tx:
-        await end_intent(tx, intent)
-
-
 # put together once: every publishing asks these
 _CHECK = oot_check.c
 _REPO: sa.BindParameter[str] = sa.bindparam("of_repo")
@@ -204,6 +74,99 @@ GET_COMMENT = RowStatement(
         oot_comment.c.upstream_repo == _REPO, oot_comment.c.pr_number == _NUMBER
     )
 )
+DEMOTION_BRANCH = "crcr-demotion/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """The right of this process alone to create an object now."""
+
+    table: sa.Table
+    key: tuple[Any, ...]
+    until: int  # epoch milliseconds; identifies this intent among later ones
+    fresh: bool  # the first intent for this object: there is nothing to look for
+    lost_until: int = 0  # epoch milliseconds: until then GitHub may still be executing an unanswered request
+
+
+@dataclass(kw_only=True)
+class Creation:
+    """One attempt to create an object."""
+
+    intent: Intent
+    now: int  # epoch milliseconds
+    requested: bool = False  # the request was sent to GitHub
+
+    @property
+    def fresh(self) -> bool:
+        """Whether this is the first attempt, with nothing to look for."""
+        return self.intent.fresh
+
+    async def create(self, request: Callable[[], Awaitable[int]]) -> int:
+        """Create it; raises RetryLater while GitHub may still be executing an earlier request without an answer."""
+        if self.intent.lost_until > self.now:
+            wait = (self.intent.lost_until - self.now) / 1000
+            raise RetryLater("GitHub may still be executing an earlier request", after=wait)
+        self.requested = True
+        return await request()
+
+
+async def begin_intent(tx: Transaction, table: sa.Table, row: Mapping[str, object]) -> Intent:
+    """Record that an object is about to be created; raises RetryLater while another process may be creating it."""
+    key = tuple(row[column.name] for column in table.primary_key)
+    until = tx.now + INTENT_LASTS
+    values = {**row, "writing_until": until, "lost_until": 0}
+    if (await tx.run(_insert(table, sqlite=tx.sqlite), values)).rowcount:
+        return Intent(table=table, key=key, until=until, fresh=True)
+    lost_until = (await tx.run(_take(table), _named(table, key) | {"until": until, "now": tx.now})).scalar()
+    if lost_until is None:
+        holder = sa.select(table.c.writing_until).where(*_of_key(table))
+        held = (await tx.run(holder, _named(table, key))).scalar_one()
+        raise RetryLater(f"another process is making {' '.join(map(str, key))}", after=(held - tx.now) / 1000)
+    return Intent(table=table, key=key, until=until, fresh=False, lost_until=lost_until)
+
+
+async def lose_all_intents(tx: Transaction, tables: Sequence[sa.Table] = (oot_check, oot_comment)) -> None:
+    """Record that every call in progress will stay unanswered; for the start of the only process."""
+    for table in tables:
+        lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
+        await tx.run(sa.update(table).where(table.c.writing_until > tx.now).values(lost))
+
+
+async def end_intent(tx: Transaction, intent: Intent) -> None:
+    """Record that a call is over, whatever its outcome; another process's later intent stays."""
+    await tx.run(_change(intent.table), _mine(intent) | {"writing_until": 0})
+
+
+async def lose_intent(tx: Transaction, intent: Intent) -> None:
+    """Record that a call will stay unanswered although GitHub may still be executing it."""
+    lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
+    await tx.run(_change(intent.table), _mine(intent) | lost)
+
+
+@contextlib.asynccontextmanager
+async def create_once(
+    context: Context, begin: Callable[[Transaction], Awaitable[Intent]]
+) -> AsyncIterator[Creation]:
+    """Let the block look for an object and create it while no other process does; `begin` records the intent.
+
+    Raises RetryLater while another process may be creating it, and on a timeout. On cancellation the intent stays:
+    GitHub may still be executing the request.
+    """
+    async with context.store.transaction() as tx:
+        intent = await begin(tx)
+        creation = Creation(intent=intent, now=tx.now)
+    try:
+        async with asyncio.timeout(CALL_TIMEOUT):
+            yield creation
+    except TimeoutError as error:
+        raise RetryLater(f"GitHub did not answer within {CALL_TIMEOUT:.0f} s") from error
+    except (GitHubRefused, RetryLater) as error:
+        lost = creation.requested and isinstance(error, GitHubUnavailable)
+        async with context.store.transaction() as tx:
+            await (lose_intent if lost else end_intent)(tx, intent)
+        raise
+    async with context.store.transaction() as tx:
+        await end_intent(tx, intent)
 
 
 async def gates_on(tx: Transaction, repo: str, heads: Collection[str], name: str) -> list[CheckRow]:
@@ -336,13 +299,6 @@ async def record_mentions(
         await tx.run(tx.insert(oot_mention).values(values).on_conflict_do_nothing())
 
 
-def _mentioned(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
-    return oot_mention.c.upstream_repo == repo, oot_mention.c.pr_number == number
-
-
-DEMOTION_BRANCH = "crcr-demotion/"
-
-
 async def read_demoting_pulls(tx: Transaction, upstream: str) -> dict[str, int]:
     """Return the number of the pull request that demotes each backend (case folded).
 
@@ -353,3 +309,41 @@ async def read_demoting_pulls(tx: Transaction, upstream: str) -> dict[str, int]:
     )
     demoting = await tx.run(query.order_by(PULL.number.desc()))
     return {ref.removeprefix(DEMOTION_BRANCH).casefold(): number for ref, number in demoting}
+
+
+@functools.cache
+def _insert(table: sa.Table, *, sqlite: bool) -> Statement:
+    """Return the cached statement that adds a row unless it exists: building it takes longer than running it."""
+    return Statement(insert_into(table, sqlite=sqlite).on_conflict_do_nothing())
+
+
+@functools.cache
+def _change(table: sa.Table) -> Statement:
+    """Return the statement that changes an intent's row, named by `_mine`, and the given columns."""
+    return Statement(
+        sa.update(table).where(*_of_key(table), table.c.writing_until == sa.bindparam("of_until"))
+    )
+
+
+@functools.cache
+def _take(table: sa.Table) -> Statement:
+    """Return the statement that records an intent in the row named by `_named`, unless a process holds it at `now`."""
+    free = table.c.writing_until <= sa.bindparam("now")
+    taken = sa.update(table).where(*_of_key(table), free).values(writing_until=sa.bindparam("until"))
+    return Statement(taken.returning(table.c.lost_until))
+
+
+def _of_key(table: sa.Table) -> list[sa.ColumnElement[bool]]:
+    return [column == sa.bindparam(f"of_{column.name}") for column in table.primary_key]
+
+
+def _mine(intent: Intent) -> dict[str, Any]:
+    return _named(intent.table, intent.key) | {"of_until": intent.until}
+
+
+def _named(table: sa.Table, key: tuple[Any, ...]) -> dict[str, Any]:
+    return {f"of_{column.name}": value for column, value in zip(table.primary_key, key, strict=True)}
+
+
+def _mentioned(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return oot_mention.c.upstream_repo == repo, oot_mention.c.pr_number == number

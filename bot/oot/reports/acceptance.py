@@ -42,6 +42,17 @@ if TYPE_CHECKING:
 Answer = Accepted | Rejected
 MOST_TRIES = 3  # when others report on the same new job at the same moment
 CONFIRM_AFTER = 5  # seconds: a job that reports is still running, GitHub shows its end a little later
+MINUTE, HOUR = 60, 3600  # seconds
+NEW_COMMITS = 60  # an hour and backend: each may cost some of the calls that GitHub allows us upstream
+MOST_JOBS = 1_000  # of one dispatch, or of one backend on one commit of a run that was not dispatched
+# characters of failed tests of these: the page of the pull request or commit reads them
+MOST_TESTS = 4_000_000
+WIDENED = 2  # times as long failed tests are stored at most: PostgreSQL puts spaces between them
+log = structlog.get_logger("bot.reports")
+MAX_REPORTS = 500  # of one batch
+PAUSE = 0.004  # seconds between two commits while reports queue up: a batch takes as many statements as one report
+PING_PREFIX = "ping-"
+LONGEST_PING_ID = 500  # characters of a reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +61,17 @@ class AcceptanceOutcome:
 
     answers: list[Answer]  # in order
     contradictions: list[tuple[str, str]]  # delivery and field
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Share:
+    """How much of something is accepted in a span of time."""
+
+    key: str  # what it is counted under
+    most: int
+    window: int  # seconds
+    rule: str  # for the message when it is used up
+    amount: int = 1  # that this report needs
 
 
 async def accept_reports(
@@ -81,6 +103,204 @@ async def accept_relayed(tx: Transaction, settings: Settings, envelope: CheckedE
     answers = await _record_reports(tx, {0: job}, rates)
     await rows.record_accepted(tx, rates.accepted)
     return answers[0]
+
+
+@dataclass(kw_only=True)
+class RateQuota:
+    """How many reports and new commits were accepted of callers lately, and what is accepted now."""
+
+    spent: Mapping[str, tuple[int, int]]  # count, second of the oldest
+    named: set[tuple[str, str]]  # commits, as Job.unasked, that were reported on before: they count once
+    bytes_of: Mapping[str, int]  # by caller, of failed tests: in the last hour and in these reports
+    taken: Counter[str] = field(default_factory=Counter)  # here and now
+
+    @classmethod
+    async def read(cls, tx: Transaction, new: Collection[TrustedJob]) -> RateQuota:
+        """Read what the callers of these jobs have used up, locked against others until the transaction ends."""
+        reports = {share.key for job in new if (share := _share_of_reports(job))}
+        tests = [(job.caller, share) for job in new if (share := _share_of_bytes(job))]
+        hourly = {share.key for job in new if (share := _share_of_commits(job))} | {
+            share.key for _, share in tests
+        }
+        await rows.lock_callers(tx, reports | hourly)
+        spent = await rows.read_lately(tx, minutely=reports, hourly=hourly)
+        bytes_of = Counter({caller: spent.get(share.key, (0, 0))[0] for caller, share in tests})
+        for caller, share in tests:
+            bytes_of[caller] += share.amount
+        named = set(await rows.count_undispatched_jobs(tx, _commits(new)))
+        return cls(spent=spent, named=named, bytes_of=bytes_of)
+
+    @property
+    def accepted(self) -> dict[str, int]:
+        """How much of each share was used and not given back."""
+        return {key: count for key, count in self.taken.items() if count > 0}
+
+    def check(self, job: TrustedJob, now: int) -> None:
+        """Raise Rejected 429 when the caller has used up a share."""
+        shares = [
+            _share_of_reports(job),
+            None if job.names in self.named else _share_of_commits(job),
+            _share_of_bytes(job),
+        ]
+        taken = [share for share in shares if share]
+        for share in taken:
+            count, oldest = self.spent.get(share.key, (0, now // 1000))
+            if count + self.taken[share.key] + share.amount > share.most:
+                wait = max(oldest + share.window - now // 1000, 1)
+                detail = f"{share.rule}: send this one again in {wait} s"
+                raise Rejected(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
+        self.taken.update({share.key: share.amount for share in taken})
+        if job.names:
+            self.named.add(job.names)
+
+    def tests_certainly_fit(self, job: TrustedJob, now: int) -> bool:
+        """Whether a job's tests fit without counting what its dispatch holds: all its caller sent since then fits."""
+        # what is later than now was noted by a clock that was ahead
+        oldest, latest = now - (HOUR - MINUTE) * 1000, now + JITTER
+        if job.dispatched_at is None or not oldest <= job.dispatched_at <= latest:
+            return False
+        return job.caller in self.bytes_of and self.bytes_of[job.caller] * WIDENED <= MOST_TESTS
+
+    def give_back(self, job: TrustedJob) -> None:
+        """Take back a report that is judged again; its commit and its bytes stay counted."""
+        self.taken[job.caller] -= 1
+
+
+@dataclass(kw_only=True)
+class SizeQuota:
+    """Jobs and failed tests stored for a dispatch, or for (backend, commit) of a run that was not dispatched."""
+
+    jobs: Counter[str | tuple[str, str]] = field(default_factory=Counter)
+    tests: Counter[str | tuple[str, str]] = field(default_factory=Counter)  # characters
+
+    @classmethod
+    async def read(
+        cls, tx: Transaction, reported: Collection[TrustedJob], rates: RateQuota, *, known: Collection[str]
+    ) -> SizeQuota:
+        """Read how much is stored for the dispatches and commits of these reports, where it could be too much.
+
+        Jobs with a `known` key are not new.
+        """
+        new = [job for job in reported if job.key not in known]
+        failing = [
+            job
+            for job in reported
+            if job.report.job["failed_tests_json"] and not rates.tests_certainly_fit(job, tx.now)
+        ]
+        sizes = cls()
+        sizes.jobs.update(await jobs.count_jobs(tx, _dispatches(new)))
+        sizes.tests.update(await jobs.read_lengths_of_tests(tx, _dispatches(failing)))
+        sizes.jobs.update(await rows.count_undispatched_jobs(tx, _commits(new)))
+        sizes.tests.update(await rows.measure_undispatched_tests(tx, _commits(failing)))
+        return sizes
+
+    def check(self, job: TrustedJob) -> None:
+        """Raise Rejected 413 if a new job would exceed the limit."""
+        place = _place(job)
+        if place is not None and self.jobs[place] >= MOST_JOBS:
+            what = "commit" if job.unasked else "dispatch"
+            detail = f"this {what} has {MOST_JOBS} jobs: report on fewer, or on all of them as one"
+            raise Rejected(413, "too_many_jobs", detail)
+
+    def enter(self, job: TrustedJob) -> None:
+        """Count a new job that was accepted: one refused for another reason takes no space."""
+        if (place := _place(job)) is not None:
+            self.jobs[place] += 1
+
+    def fitting(self, job: TrustedJob, change: JobChange) -> JobChange:
+        """Return a change without the failed tests that do not fit; their count stays."""
+        tests, place = change.get("failed_tests_json"), _place(job)
+        if not tests or not place:
+            return change
+        size = len(msgspec.json.encode(tests))
+        if self.tests[place] + size > MOST_TESTS:
+            fitting, flags = change.copy(), change["flags"]
+            del fitting["failed_tests_json"]
+            fitting["flags"] = flags | {
+                "failed_tests_dropped": flags.get("failed_tests_dropped", 0) + len(tests)
+            }
+            return fitting
+        self.tests[place] += size
+        return change
+
+
+class ReportBatcher:
+    """Accepts the reports of all requests."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._group: GroupCommit[Sequence[Submission], list[Answer]] = GroupCommit(
+            self._write, max_items=MAX_REPORTS, max_size=MAX_REPORTS, size=len, pause=PAUSE
+        )
+
+    async def accept(self, submissions: Sequence[Submission]) -> list[Answer]:
+        """Accept one request's reports: stored before the answers return. Raises StoreUnavailable."""
+        return await self._group.put(submissions)
+
+    async def _write(self, requests: Sequence[Sequence[Submission]]) -> list[list[Answer]]:
+        async with self._context.store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
+            reports = [report for submissions in requests for report in submissions]
+            taken = await accept_reports(tx, self._context.settings, reports)
+        for delivery, name in taken.contradictions:
+            metrics.MISMATCHES.labels(name).inc()
+            log.warning("a report contradicts its token or dispatch", field=name, delivery=delivery[:100])
+        answers = iter(taken.answers)
+        return [[next(answers) for _ in submissions] for submissions in requests]
+
+
+REPORT_BATCHER: web.AppKey[ReportBatcher] = web.AppKey("report_batcher", ReportBatcher)
+
+
+def is_ping(delivery_id: str) -> bool:
+    """Whether a delivery id is that of a ping: GitHub's are UUIDs, commits are hexadecimal."""
+    return delivery_id.startswith(PING_PREFIX)
+
+
+def ping_as_dispatch(row: PingRow) -> Mapping[str, Any]:
+    """Return a ping as the dispatch that its callback token is made of."""
+    return {**row, "delivery_id": row["id"], "pr_number": None, "head_sha": None}
+
+
+async def accept_ping_report(context: Context, submission: Submission) -> Accepted:
+    """Store a report on a ping; raises Rejected as for any report."""
+    report, claims = submission.report, submission.claims
+    async with context.store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
+        entry = find_entry(await versions.read_in_force(tx), context.settings, claims)
+        if entry is None:
+            return Accepted(status="ignored")
+        row = await rows.get_ping(tx, report.delivery_id)
+        if row is None or row["backend_key"] != entry.key or row["sent_at"] is None:
+            detail = f"ping {report.delivery_id[:100]} was never sent to {entry.repo}"
+            raise Rejected(404, "unknown_dispatch", detail)
+        key = await installation.random_key(tx, "callback")
+        check_callback_token(entry, ping_as_dispatch(row), report, key=key, now=tx.now)
+        status = report.job["status"]
+        if row["completed_at"] is not None or (status == "in_progress" and row["started_at"] is not None):
+            return Accepted(status=status, duplicate=True)
+        changed: dict[str, Any] = {"run_id": claims.run_id or report.job["run_id"]}
+        if status == "completed":
+            changed |= {"completed_at": tx.now, "conclusion": report.job["conclusion"]}
+        else:
+            changed["started_at"] = tx.now
+        await rows.change_ping(tx, row["id"], **changed)
+    return Accepted(status=status)
+
+
+async def note_ping_refusal(request: web.Request, refusal: Rejected, body: bytes) -> None:
+    """Store why a report on a ping was refused, to show it with the ping.
+
+    Its callback token proves that it answers the ping, even where its OpenID token does not say whose it is. A body
+    that has not arrived yet is not waited for.
+    """
+    length = request.content_length
+    if not body and length is not None and length <= SMALL and request.content.is_eof():
+        body = request.content.read_nowait()
+    if f'"{PING_PREFIX}'.encode() not in body:
+        return
+    with contextlib.suppress(Malformed, StoreUnavailable):
+        report = parse_report(body)
+        if is_ping(report.delivery_id):
+            await _note_on_ping(request.app[CONTEXT], report.delivery_id, report.callback_token, refusal)
 
 
 def _judged(lookup: ReportLookup, submission: Submission) -> TrustedJob | Answer:
@@ -191,86 +411,6 @@ def _follow_up(tx: Transaction, job: TrustedJob, answer: Answer) -> None:
         tx.enqueue("confirm", key, delay=CONFIRM_AFTER)
 
 
-MINUTE, HOUR = 60, 3600  # seconds
-NEW_COMMITS = 60  # an hour and backend: each may cost some of the calls that GitHub allows us upstream
-MOST_JOBS = 1_000  # of one dispatch, or of one backend on one commit of a run that was not dispatched
-# characters of failed tests of these: the page of the pull request or commit reads them
-MOST_TESTS = 4_000_000
-WIDENED = 2  # times as long failed tests are stored at most: PostgreSQL puts spaces between them
-
-
-@dataclass(kw_only=True)
-class RateQuota:
-    """How many reports and new commits were accepted of callers lately, and what is accepted now."""
-
-    spent: Mapping[str, tuple[int, int]]  # count, second of the oldest
-    named: set[tuple[str, str]]  # commits, as Job.unasked, that were reported on before: they count once
-    bytes_of: Mapping[str, int]  # by caller, of failed tests: in the last hour and in these reports
-    taken: Counter[str] = field(default_factory=Counter)  # here and now
-
-    @classmethod
-    async def read(cls, tx: Transaction, new: Collection[TrustedJob]) -> RateQuota:
-        """Read what the callers of these jobs have used up, locked against others until the transaction ends."""
-        reports = {share.key for job in new if (share := _share_of_reports(job))}
-        tests = [(job.caller, share) for job in new if (share := _share_of_bytes(job))]
-        hourly = {share.key for job in new if (share := _share_of_commits(job))} | {
-            share.key for _, share in tests
-        }
-        await rows.lock_callers(tx, reports | hourly)
-        spent = await rows.read_lately(tx, minutely=reports, hourly=hourly)
-        bytes_of = Counter({caller: spent.get(share.key, (0, 0))[0] for caller, share in tests})
-        for caller, share in tests:
-            bytes_of[caller] += share.amount
-        named = set(await rows.count_undispatched_jobs(tx, _commits(new)))
-        return cls(spent=spent, named=named, bytes_of=bytes_of)
-
-    @property
-    def accepted(self) -> dict[str, int]:
-        """How much of each share was used and not given back."""
-        return {key: count for key, count in self.taken.items() if count > 0}
-
-    def check(self, job: TrustedJob, now: int) -> None:
-        """Raise Rejected 429 when the caller has used up a share."""
-        shares = [
-            _share_of_reports(job),
-            None if job.names in self.named else _share_of_commits(job),
-            _share_of_bytes(job),
-        ]
-        taken = [share for share in shares if share]
-        for share in taken:
-            count, oldest = self.spent.get(share.key, (0, now // 1000))
-            if count + self.taken[share.key] + share.amount > share.most:
-                wait = max(oldest + share.window - now // 1000, 1)
-                detail = f"{share.rule}: send this one again in {wait} s"
-                raise Rejected(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
-        self.taken.update({share.key: share.amount for share in taken})
-        if job.names:
-            self.named.add(job.names)
-
-    def tests_certainly_fit(self, job: TrustedJob, now: int) -> bool:
-        """Whether a job's tests fit without counting what its dispatch holds: all its caller sent since then fits."""
-        # what is later than now was noted by a clock that was ahead
-        oldest, latest = now - (HOUR - MINUTE) * 1000, now + JITTER
-        if job.dispatched_at is None or not oldest <= job.dispatched_at <= latest:
-            return False
-        return job.caller in self.bytes_of and self.bytes_of[job.caller] * WIDENED <= MOST_TESTS
-
-    def give_back(self, job: TrustedJob) -> None:
-        """Take back a report that is judged again; its commit and its bytes stay counted."""
-        self.taken[job.caller] -= 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Share:
-    """How much of something is accepted in a span of time."""
-
-    key: str  # what it is counted under
-    most: int
-    window: int  # seconds
-    rule: str  # for the message when it is used up
-    amount: int = 1  # that this report needs
-
-
 def _share_of_reports(job: TrustedJob) -> _Share | None:
     if job.limit is None:
         return None
@@ -295,64 +435,6 @@ def _share_of_bytes(job: TrustedJob) -> _Share | None:
     return _Share(key=f"bytes of {job.caller}", most=job.byte_limit, window=HOUR, rule=rule, amount=size)
 
 
-@dataclass(kw_only=True)
-class SizeQuota:
-    """Jobs and failed tests stored for a dispatch, or for (backend, commit) of a run that was not dispatched."""
-
-    jobs: Counter[str | tuple[str, str]] = field(default_factory=Counter)
-    tests: Counter[str | tuple[str, str]] = field(default_factory=Counter)  # characters
-
-    @classmethod
-    async def read(
-        cls, tx: Transaction, reported: Collection[TrustedJob], rates: RateQuota, *, known: Collection[str]
-    ) -> SizeQuota:
-        """Read how much is stored for the dispatches and commits of these reports, where it could be too much.
-
-        Jobs with a `known` key are not new.
-        """
-        new = [job for job in reported if job.key not in known]
-        failing = [
-            job
-            for job in reported
-            if job.report.job["failed_tests_json"] and not rates.tests_certainly_fit(job, tx.now)
-        ]
-        sizes = cls()
-        sizes.jobs.update(await jobs.count_jobs(tx, _dispatches(new)))
-        sizes.tests.update(await jobs.read_lengths_of_tests(tx, _dispatches(failing)))
-        sizes.jobs.update(await rows.count_undispatched_jobs(tx, _commits(new)))
-        sizes.tests.update(await rows.measure_undispatched_tests(tx, _commits(failing)))
-        return sizes
-
-    def check(self, job: TrustedJob) -> None:
-        """Raise Rejected 413 if a new job would exceed the limit."""
-        place = _place(job)
-        if place is not None and self.jobs[place] >= MOST_JOBS:
-            what = "commit" if job.unasked else "dispatch"
-            detail = f"this {what} has {MOST_JOBS} jobs: report on fewer, or on all of them as one"
-            raise Rejected(413, "too_many_jobs", detail)
-
-    def enter(self, job: TrustedJob) -> None:
-        """Count a new job that was accepted: one refused for another reason takes no space."""
-        if (place := _place(job)) is not None:
-            self.jobs[place] += 1
-
-    def fitting(self, job: TrustedJob, change: JobChange) -> JobChange:
-        """Return a change without the failed tests that do not fit; their count stays."""
-        tests, place = change.get("failed_tests_json"), _place(job)
-        if not tests or not place:
-            return change
-        size = len(msgspec.json.encode(tests))
-        if self.tests[place] + size > MOST_TESTS:
-            fitting, flags = change.copy(), change["flags"]
-            del fitting["failed_tests_json"]
-            fitting["flags"] = flags | {
-                "failed_tests_dropped": flags.get("failed_tests_dropped", 0) + len(tests)
-            }
-            return fitting
-        self.tests[place] += size
-        return change
-
-
 def _place(job: TrustedJob) -> str | ClaimedCommit | None:
     """Return what a job is counted under; None for relayed jobs of a pull request: the relay limits those itself."""
     return job.row["dispatch_id"] or job.unasked
@@ -364,94 +446,6 @@ def _dispatches(new: Iterable[TrustedJob]) -> set[str]:
 
 def _commits(new: Iterable[TrustedJob]) -> set[rows.Commit]:
     return {job.unasked for job in new if job.unasked}
-
-
-log = structlog.get_logger("bot.reports")
-MAX_REPORTS = 500  # of one batch
-PAUSE = 0.004  # seconds between two commits while reports queue up: a batch takes as many statements as one report
-
-
-class ReportBatcher:
-    """Accepts the reports of all requests."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._group: GroupCommit[Sequence[Submission], list[Answer]] = GroupCommit(
-            self._write, max_items=MAX_REPORTS, max_size=MAX_REPORTS, size=len, pause=PAUSE
-        )
-
-    async def accept(self, submissions: Sequence[Submission]) -> list[Answer]:
-        """Accept one request's reports: stored before the answers return. Raises StoreUnavailable."""
-        return await self._group.put(submissions)
-
-    async def _write(self, requests: Sequence[Sequence[Submission]]) -> list[list[Answer]]:
-        async with self._context.store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-            reports = [report for submissions in requests for report in submissions]
-            taken = await accept_reports(tx, self._context.settings, reports)
-        for delivery, name in taken.contradictions:
-            metrics.MISMATCHES.labels(name).inc()
-            log.warning("a report contradicts its token or dispatch", field=name, delivery=delivery[:100])
-        answers = iter(taken.answers)
-        return [[next(answers) for _ in submissions] for submissions in requests]
-
-
-REPORT_BATCHER: web.AppKey[ReportBatcher] = web.AppKey("report_batcher", ReportBatcher)
-
-
-PING_PREFIX = "ping-"
-LONGEST_PING_ID = 500  # characters of a reason
-
-
-def is_ping(delivery_id: str) -> bool:
-    """Whether a delivery id is that of a ping: GitHub's are UUIDs, commits are hexadecimal."""
-    return delivery_id.startswith(PING_PREFIX)
-
-
-def ping_as_dispatch(row: PingRow) -> Mapping[str, Any]:
-    """Return a ping as the dispatch that its callback token is made of."""
-    return {**row, "delivery_id": row["id"], "pr_number": None, "head_sha": None}
-
-
-async def accept_ping_report(context: Context, submission: Submission) -> Accepted:
-    """Store a report on a ping; raises Rejected as for any report."""
-    report, claims = submission.report, submission.claims
-    async with context.store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        entry = find_entry(await versions.read_in_force(tx), context.settings, claims)
-        if entry is None:
-            return Accepted(status="ignored")
-        row = await rows.get_ping(tx, report.delivery_id)
-        if row is None or row["backend_key"] != entry.key or row["sent_at"] is None:
-            detail = f"ping {report.delivery_id[:100]} was never sent to {entry.repo}"
-            raise Rejected(404, "unknown_dispatch", detail)
-        key = await installation.random_key(tx, "callback")
-        check_callback_token(entry, ping_as_dispatch(row), report, key=key, now=tx.now)
-        status = report.job["status"]
-        if row["completed_at"] is not None or (status == "in_progress" and row["started_at"] is not None):
-            return Accepted(status=status, duplicate=True)
-        changed: dict[str, Any] = {"run_id": claims.run_id or report.job["run_id"]}
-        if status == "completed":
-            changed |= {"completed_at": tx.now, "conclusion": report.job["conclusion"]}
-        else:
-            changed["started_at"] = tx.now
-        await rows.change_ping(tx, row["id"], **changed)
-    return Accepted(status=status)
-
-
-async def note_ping_refusal(request: web.Request, refusal: Rejected, body: bytes) -> None:
-    """Store why a report on a ping was refused, to show it with the ping.
-
-    Its callback token proves that it answers the ping, even where its OpenID token does not say whose it is. A body
-    that has not arrived yet is not waited for.
-    """
-    length = request.content_length
-    if not body and length is not None and length <= SMALL and request.content.is_eof():
-        body = request.content.read_nowait()
-    if f'"{PING_PREFIX}'.encode() not in body:
-        return
-    with contextlib.suppress(Malformed, StoreUnavailable):
-        report = parse_report(body)
-        if is_ping(report.delivery_id):
-            await _note_on_ping(request.app[CONTEXT], report.delivery_id, report.callback_token, refusal)
 
 
 async def _note_on_ping(context: Context, identifier: str, token: str | None, refusal: Rejected) -> None:

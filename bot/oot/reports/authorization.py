@@ -41,83 +41,9 @@ if TYPE_CHECKING:
 LIFE = 35 * 24 * 3600  # seconds: as long as GitHub lets a workflow run live
 ALGORITHM = "HS256"
 RECENT = 1_000  # tokens that are remembered: every job of a run sends the same one
-
-
-def make_token(dispatch: Mapping[str, Any], key: bytes) -> str:
-    """Return the dispatch's token; the same dispatch always has the same one."""
-    issued = dispatch["created_at"] // 1000
-    return _sign_token(key, iat=issued, exp=issued + LIFE, **_bound_claims(dispatch))
-
-
-@functools.lru_cache(RECENT)
-def _sign_token(key: bytes, **claims: Any) -> str:
-    return jwt.encode(claims, key, algorithm=ALGORITHM)
-
-
-def token_belongs(token: str | None, dispatch: Mapping[str, Any], key: bytes, *, now: int) -> bool:
-    """Return whether the token was made for this very dispatch and has not expired; `now` in epoch milliseconds."""
-    if not token:
-        return False
-    if hmac.compare_digest(token.encode("utf-8", "replace"), make_token(dispatch, key).encode()):
-        return bool(dispatch["created_at"] // 1000 + LIFE > now / 1000)
-    try:  # one that an earlier version wrote differently
-        claims = jwt.decode(
-            token, key, algorithms=[ALGORITHM], options={"verify_exp": False, "verify_iat": False}
-        )
-    except (jwt.PyJWTError, ValueError, RecursionError):
-        return False
-    same = all(claims.get(name) == value for name, value in _bound_claims(dispatch).items())
-    return same and isinstance(claims.get("exp"), int) and claims["exp"] > now / 1000
-
-
-def _bound_claims(dispatch: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "jti": dispatch["token_jti"],
-        "delivery": dispatch["delivery_id"],
-        "backend": dispatch["backend_key"],
-        "pr": dispatch["pr_number"],
-        "head": dispatch["head_sha"],
-    }
-
-
 Flags = dict[str, Any]  # of a job: JSON
 MISMATCH_ENDING = "_mismatch"  # of the flags
 NO_COMMIT = "0" * 40  # GitHub's SHA of a deleted ref, which dispatches have none for
-
-
-def dispatch_mismatches(dispatch: DispatchRow, report: CheckedReport) -> Flags:
-    """Return a flag for every wrong statement about the dispatch."""
-    echo = report.echo
-    claimed = {
-        "backend": (_folded(report.backend), dispatch["backend_key"]),
-        "level": (_level(report.level), dispatch["level"]),
-        "event_type": (report.event_type or None, dispatch["event_type"]),
-        "upstream_repo": (_folded(echo.upstream_repo), dispatch["upstream_repo"].casefold()),
-        "pr_number": (echo.pr_number, dispatch["pr_number"]),
-        "head_sha": (echo.head_sha, dispatch["head_sha"] or NO_COMMIT),
-        "labels": (echo.labels, frozenset(dispatch["labels"] or ())),
-    }
-    return flag_fields(name for name, (claim, ours) in claimed.items() if claim is not None and claim != ours)
-
-
-def flag_fields(names: Iterable[str]) -> Flags:
-    """Return the flags for fields that are wrong."""
-    return {f"{name}{MISMATCH_ENDING}": True for name in names}
-
-
-def mismatched_fields(flags: Flags) -> list[str]:
-    """Return the fields that were wrong, according to a row's flags."""
-    return sorted(name.removesuffix(MISMATCH_ENDING) for name in flags if name.endswith(MISMATCH_ENDING))
-
-
-def _folded(claim: Any) -> Any:
-    return claim.casefold() if isinstance(claim, str) else claim
-
-
-def _level(claim: Any) -> Any:
-    """Return a level as we count it, also out of "L4"."""
-    digits = claim.upper().removeprefix("L") if isinstance(claim, str) else ""
-    return int(digits) if digits in {"1", "2", "3", "4"} else claim
 
 
 class Origin(JobDispatch, JobSubject, JobOrigin, JobFlags):
@@ -152,6 +78,53 @@ class ClaimedCommit(NamedTuple):
 
     backend: str  # case folded
     commit: str
+
+
+def make_token(dispatch: Mapping[str, Any], key: bytes) -> str:
+    """Return the dispatch's token; the same dispatch always has the same one."""
+    issued = dispatch["created_at"] // 1000
+    return _sign_token(key, iat=issued, exp=issued + LIFE, **_bound_claims(dispatch))
+
+
+def token_belongs(token: str | None, dispatch: Mapping[str, Any], key: bytes, *, now: int) -> bool:
+    """Return whether the token was made for this very dispatch and has not expired; `now` in epoch milliseconds."""
+    if not token:
+        return False
+    if hmac.compare_digest(token.encode("utf-8", "replace"), make_token(dispatch, key).encode()):
+        return bool(dispatch["created_at"] // 1000 + LIFE > now / 1000)
+    try:  # one that an earlier version wrote differently
+        claims = jwt.decode(
+            token, key, algorithms=[ALGORITHM], options={"verify_exp": False, "verify_iat": False}
+        )
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        return False
+    same = all(claims.get(name) == value for name, value in _bound_claims(dispatch).items())
+    return same and isinstance(claims.get("exp"), int) and claims["exp"] > now / 1000
+
+
+def dispatch_mismatches(dispatch: DispatchRow, report: CheckedReport) -> Flags:
+    """Return a flag for every wrong statement about the dispatch."""
+    echo = report.echo
+    claimed = {
+        "backend": (_folded(report.backend), dispatch["backend_key"]),
+        "level": (_level(report.level), dispatch["level"]),
+        "event_type": (report.event_type or None, dispatch["event_type"]),
+        "upstream_repo": (_folded(echo.upstream_repo), dispatch["upstream_repo"].casefold()),
+        "pr_number": (echo.pr_number, dispatch["pr_number"]),
+        "head_sha": (echo.head_sha, dispatch["head_sha"] or NO_COMMIT),
+        "labels": (echo.labels, frozenset(dispatch["labels"] or ())),
+    }
+    return flag_fields(name for name, (claim, ours) in claimed.items() if claim is not None and claim != ours)
+
+
+def flag_fields(names: Iterable[str]) -> Flags:
+    """Return the flags for fields that are wrong."""
+    return {f"{name}{MISMATCH_ENDING}": True for name in names}
+
+
+def mismatched_fields(flags: Flags) -> list[str]:
+    """Return the fields that were wrong, according to a row's flags."""
+    return sorted(name.removesuffix(MISMATCH_ENDING) for name in flags if name.endswith(MISMATCH_ENDING))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +258,43 @@ def check_own_runs(entry: Entry, claims: Claims, what: str) -> None:
         raise Rejected(403, "forbidden", detail)
 
 
+def check_callback_token(
+    entry: Entry, dispatch: Mapping[str, Any], report: CheckedReport, *, key: bytes, now: int
+) -> None:
+    """Check the callback token: it may be absent where it is optional, but never wrong."""
+    if report.callback_token is None and entry.callback_token == "optional":  # noqa: S105 - a mode
+        return
+    if not token_belongs(report.callback_token, dispatch, key, now=now):
+        what = "is wrong" if report.callback_token else "is missing"
+        detail = f"callback_token {what}: send back client_payload.callback_token of this dispatch"
+        raise Rejected(403, "forbidden", detail)
+
+
+@functools.lru_cache(RECENT)
+def _sign_token(key: bytes, **claims: Any) -> str:
+    return jwt.encode(claims, key, algorithm=ALGORITHM)
+
+
+def _bound_claims(dispatch: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "jti": dispatch["token_jti"],
+        "delivery": dispatch["delivery_id"],
+        "backend": dispatch["backend_key"],
+        "pr": dispatch["pr_number"],
+        "head": dispatch["head_sha"],
+    }
+
+
+def _folded(claim: Any) -> Any:
+    return claim.casefold() if isinstance(claim, str) else claim
+
+
+def _level(claim: Any) -> Any:
+    """Return a level as we count it, also out of "L4"."""
+    digits = claim.upper().removeprefix("L") if isinstance(claim, str) else ""
+    return int(digits) if digits in {"1", "2", "3", "4"} else claim
+
+
 def _self_triggered_columns(lookup: ReportLookup, entry: Entry, submission: Submission) -> TrustedColumns:
     """Return the columns of a nightly or periodic job, which has no dispatch."""
     report = submission.report
@@ -310,18 +320,6 @@ def _self_triggered_columns(lookup: ReportLookup, entry: Entry, submission: Subm
         "flags": {"unverified" if commit else "no_commit": True},
     }
     return _signed_columns(origin, submission)
-
-
-def check_callback_token(
-    entry: Entry, dispatch: Mapping[str, Any], report: CheckedReport, *, key: bytes, now: int
-) -> None:
-    """Check the callback token: it may be absent where it is optional, but never wrong."""
-    if report.callback_token is None and entry.callback_token == "optional":  # noqa: S105 - a mode
-        return
-    if not token_belongs(report.callback_token, dispatch, key, now=now):
-        what = "is wrong" if report.callback_token else "is missing"
-        detail = f"callback_token {what}: send back client_payload.callback_token of this dispatch"
-        raise Rejected(403, "forbidden", detail)
 
 
 def _dispatched_columns(dispatch: DispatchRow, submission: Submission) -> TrustedColumns:

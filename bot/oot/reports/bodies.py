@@ -56,6 +56,14 @@ Seconds = Annotated[float, Meta(ge=0, le=10**9)] | None
 
 Sha = Annotated[str, matching("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")]
 FullName = Annotated[str, matching(FULL_NAME)]
+MOST_BYTES = 16 * 1024
+MOST_EVIDENCE = 10
+MOST_SUMMARY, MOST_REASON, MOST_WORDS, MOST_URL = 1_000, 300, 200, 500  # letters
+
+VerdictText = Annotated[str, Meta(min_length=1)]
+NO_NAME = "(no name)"
+COUNTS = ("passed", "failed", "skipped", "total")
+TEXTS = ("classname", "file", "message", "stacktrace")
 
 
 class FailedTest(Struct):
@@ -217,13 +225,6 @@ class BatchAnswer(Answer, frozen=True, kw_only=True):
     reports: list[Annotated[Any, any_of((AcceptedOfBatch, RefusedOfBatch))]]
 
 
-MOST_BYTES = 16 * 1024
-MOST_EVIDENCE = 10
-MOST_SUMMARY, MOST_REASON, MOST_WORDS, MOST_URL = 1_000, 300, 200, 500  # letters
-
-VerdictText = Annotated[str, Meta(min_length=1)]
-
-
 class Suspect(Struct, omit_defaults=True):
     """The upstream change that is suspected."""
 
@@ -263,6 +264,30 @@ class Triage(Struct, omit_defaults=True):
     analyzed_at: VerdictText | None = None
 
 
+class _Body(Struct):
+    """A report in which no member is required yet."""
+
+    delivery_id: Any = None
+    workflow: Any = None
+    event_type: Any = None
+    callback_token: Any = None
+    payload: Raw = field(default_factory=lambda: Raw(b"null"))
+    downstream_repo: Any = None
+    verified_repo: Any = None
+    downstream_repo_level: Any = None
+    level: Any = None
+
+
+class _Needed(Struct):
+    """The members that even a lenient reader requires."""
+
+    delivery_id: TextId
+    workflow: Workflow
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
 def read_verdict(sent: Any) -> dict[str, Any] | None:
     """Return a verdict as it is stored; None for one that does not have the shape of version 1."""
     if not isinstance(sent, dict) or str(sent.get("schema_version")).strip() != "1":
@@ -286,67 +311,6 @@ def read_verdict(sent: Any) -> dict[str, Any] | None:
             setattr(verdict.analyzer, name, _cut(getattr(verdict.analyzer, name), MOST_WORDS))
     kept: dict[str, Any] = msgspec.to_builtins(verdict)
     return kept
-
-
-def _coherent(verdict: Triage) -> bool:
-    """Whether the parts of a verdict agree: only a verdict on upstream names a suspect, and links are safe."""
-    suspect = verdict.suspected_upstream
-    if suspect and (verdict.category != "upstream" or not (suspect.pr or suspect.commit)):
-        return False
-    links = [evidence.log_url for evidence in verdict.evidence or () if evidence.log_url]
-    if not all(len(link) <= MOST_URL and safe_url(link) for link in links):
-        return False
-    return verdict.analyzed_at is None or _is_time(verdict.analyzed_at)
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return len(text) <= MOST_WORDS
-
-
-def _cut_evidence(evidence: Evidence) -> Evidence:
-    return Evidence(
-        job=_cut(evidence.job, MOST_WORDS),
-        test=_cut(evidence.test, MOST_WORDS),
-        log_url=evidence.log_url,
-        excerpt=_cut(evidence.excerpt, MOST_SUMMARY),
-    )
-
-
-def _cut(text: str | None, most: int) -> str | None:
-    return text and clean(text.strip())[:most]
-
-
-NO_NAME = "(no name)"
-COUNTS = ("passed", "failed", "skipped", "total")
-TEXTS = ("classname", "file", "message", "stacktrace")
-
-
-class _Body(Struct):
-    """A report in which no member is required yet."""
-
-    delivery_id: Any = None
-    workflow: Any = None
-    event_type: Any = None
-    callback_token: Any = None
-    payload: Raw = field(default_factory=lambda: Raw(b"null"))
-    downstream_repo: Any = None
-    verified_repo: Any = None
-    downstream_repo_level: Any = None
-    level: Any = None
-
-
-class _Needed(Struct):
-    """The members that even a lenient reader requires."""
-
-    delivery_id: TextId
-    workflow: Workflow
-
-
-_decoder = msgspec.json.Decoder(_Body)
 
 
 def read_leniently(body: bytes, flags: dict[str, Any]) -> Report:
@@ -397,6 +361,38 @@ def read_number(value: Any, least: float, most: float) -> float | None:
     except (ValueError, OverflowError):
         return None
     return parsed if parsed is not None and math.isfinite(parsed) and least <= parsed <= most else None
+
+
+def _coherent(verdict: Triage) -> bool:
+    """Whether the parts of a verdict agree: only a verdict on upstream names a suspect, and links are safe."""
+    suspect = verdict.suspected_upstream
+    if suspect and (verdict.category != "upstream" or not (suspect.pr or suspect.commit)):
+        return False
+    links = [evidence.log_url for evidence in verdict.evidence or () if evidence.log_url]
+    if not all(len(link) <= MOST_URL and safe_url(link) for link in links):
+        return False
+    return verdict.analyzed_at is None or _is_time(verdict.analyzed_at)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return len(text) <= MOST_WORDS
+
+
+def _cut_evidence(evidence: Evidence) -> Evidence:
+    return Evidence(
+        job=_cut(evidence.job, MOST_WORDS),
+        test=_cut(evidence.test, MOST_WORDS),
+        log_url=evidence.log_url,
+        excerpt=_cut(evidence.excerpt, MOST_SUMMARY),
+    )
+
+
+def _cut(text: str | None, most: int) -> str | None:
+    return text and clean(text.strip())[:most]
 
 
 def _workflow(sent: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,117 @@ if TYPE_CHECKING:
 REPORT_LIMIT = 2 * 1024 * 1024  # bytes of a report
 RELAY_HEADERS = ("X-OOT-Relay-Token", "X-Hud-Internal-Bot")  # the second as today's relay sends it
 BATCH_LIMIT = 16 * 1024 * 1024  # bytes of a batch
+MIB = 1024 * 1024
+BACKEND = openapi.Caller("backend", "an OpenID Connect token of the backend's CI, or a static key")
+RELAY, RELAY_OF_HUD = (
+    openapi.Caller(name, "the setting RELAY_TOKEN; without one the endpoint is disabled", header=header)
+    for name, header in zip(("relay", "relayOfHud"), RELAY_HEADERS, strict=True)
+)
+
+REPORT_EXAMPLE: dict[str, Any] = {
+    "event_type": "pull_request",
+    "delivery_id": "72d3162e-cc78-11e3-81ab-4c9367dc0958",
+    "callback_token": "client_payload.callback_token of the dispatch",
+    "payload": {
+        "repository": {"full_name": "example-org/project"},
+        "pull_request": {"number": 7, "head": {"sha": "6dcb09b5b57875f334f61aebed695e2e4193db5e"}},
+    },
+    "workflow": {
+        "status": "completed",
+        "conclusion": "failure",
+        "name": "Device CI",
+        "job_name": "build",
+        "run_id": "4455",
+        "run_attempt": 1,
+        "url": "https://ci.example/4455",
+        "test_results": {"passed": 8430, "failed": 1, "skipped": 20},
+        "failed_tests": [{"name": "test_add", "file": "test_ops.py", "line": 12, "message": "expected 1"}],
+        "environment": {"driver": "24.1"},
+    },
+}
+ENVELOPE_EXAMPLE: dict[str, Any] = {
+    "trusted": {
+        "verified_repo": "example-org/backend",
+        "downstream_repo_level": "L2",
+        "ci_metrics": {"queue_time": 12.5, "execution_time": None},
+    },
+    "untrusted": {"callback_payload": REPORT_EXAMPLE},
+}
+
+UNKNOWN_CALLER: tuple[openapi.Refusal, ...] = (
+    (401, "invalid_token", "the token or key is missing, invalid, expired or meant for others"),
+    (403, "not_listed", "the caller is not in the allowlist, or only listens (L1)"),
+    (403, "forbidden", "another identity, claim, callback token or run than agreed"),
+    (429, "rate_limited", "too many reports, or too many refusals, in a minute"),
+    (503, "issuer_unavailable", "the issuer's keys cannot be had now, and none known is the token's"),
+    (503, "no_allowlist", "no valid allowlist has been read yet"),
+)
+MALFORMED: openapi.Refusal = (400, "invalid_report", "a field is missing or wrong; `detail` names it")
+OF_A_JOB: tuple[openapi.Refusal, ...] = (
+    (409, "conflict", "the job has ended otherwise, or before it began; the first report stands"),
+    (413, "too_many_jobs", "the dispatch, or the commit nobody dispatched, has as many jobs as it may"),
+)
+
+_report = partial(
+    openapi.Operation,
+    summary="Report on one job",
+    answer=bodies.Accepted,
+    topic=openapi.RECEIVING,
+    callers=[BACKEND],
+    description="Backend, run and attempt are believed as the token names them; pull request, commit and level as the "
+    "dispatch does. The same report again is answered with `duplicate` and changes nothing.",
+    body=openapi.Content(
+        bodies.Report,
+        f"at most {REPORT_LIMIT // MIB} MiB; unknown fields are ignored",
+        example=REPORT_EXAMPLE,
+    ),
+    refusals=[
+        MALFORMED,
+        *UNKNOWN_CALLER,
+        (404, "unknown_dispatch", "that delivery was never dispatched to this backend"),
+        *OF_A_JOB,
+        *openapi.SENDING,
+    ],
+)
+RELAYED: list[openapi.Refusal] = [
+    MALFORMED,
+    (401, "invalid_token", "the token is missing or wrong"),
+    (404, "not_found", "the endpoint is disabled: no RELAY_TOKEN is set"),
+    *OF_A_JOB,
+    (429, "rate_limited", "too many refusals in a minute"),
+    *openapi.SENDING,
+]
+ONCE: openapi.Refusal = (
+    409,
+    "duplicate",
+    "the job's end was stored before, as the HUD answers: nothing was changed",
+)
+_relay = partial(
+    openapi.Operation,
+    summary="Pass on a report",
+    answer=bodies.Accepted,
+    topic=openapi.RECEIVING,
+    callers=[RELAY, RELAY_OF_HUD],
+    description="For a relay that dispatches by itself. Identity, level and times are taken from it. Such results "
+    "are shown on pages and in JSON, never on a pull request.",
+    body=openapi.Content(bodies.Envelope, f"at most {REPORT_LIMIT // MIB} MiB", example=ENVELOPE_EXAMPLE),
+    named=[bodies.Echoed],
+)
+_report_many = openapi.Operation(
+    "POST /api/oot/callback/batch",
+    "reportMany",
+    "Report on many jobs",
+    bodies.BatchAnswer,
+    topic=openapi.RECEIVING,
+    callers=[BACKEND],
+    description=f"1 to {bodies.MOST_REPORTS} reports in one transaction. Each is answered as it would have been "
+    "alone, in order; what is wrong with the caller refuses all.",
+    body=openapi.Content(
+        bodies.Batch, f"at most {BATCH_LIMIT // MIB} MiB", example={"reports": [REPORT_EXAMPLE]}
+    ),
+    named=[bodies.AcceptedOfBatch, bodies.RefusedOfBatch],
+    refusals=[MALFORMED, *UNKNOWN_CALLER, *openapi.SENDING],
+)
 
 
 async def accept_callback(request: web.Request) -> web.Response:
@@ -161,47 +272,6 @@ def parse_submission(claims: Claims, body: bytes, settings: Settings) -> Submiss
         raise Rejected(400, "invalid_report", str(error)) from None
 
 
-def _parse_one(claims: Claims, body: bytes, settings: Settings) -> Submission | Rejected:
-    """Read one report of a batch; a refusal concerns only this one."""
-    if len(body) > REPORT_LIMIT:
-        return Rejected(
-            413,
-            "body_too_large",
-            f"the report is larger than {REPORT_LIMIT // 2**20} MiB, the most it may be",
-        )
-    try:
-        return parse_submission(claims, body, settings)
-    except Rejected as refusal:
-        return refusal
-
-
-def _split(body: bytes) -> list[bytes]:
-    try:
-        return split_batch(body)
-    except Malformed as error:
-        raise Rejected(400, "invalid_report", str(error)) from None
-
-
-def _raise_if_not_listed(answers: list[Answer]) -> None:
-    """Raise the refusal that concerns the caller rather than a report."""
-    for answer in answers:
-        if isinstance(answer, Rejected) and answer.code == "not_listed":
-            raise answer
-
-
-def _batch_item(answer: Answer) -> AcceptedOfBatch | RefusedOfBatch:
-    """Return an answer as part of a batch, with the status code it would have had alone."""
-    if not isinstance(answer, Rejected):
-        return AcceptedOfBatch(code=200, status=answer.status, duplicate=answer.duplicate)
-    wait = answer.headers.get("Retry-After")
-    return RefusedOfBatch(
-        code=answer.status,
-        error=answer.code,
-        detail=answer.detail,
-        retry_after=int(wait) if wait else UNSET,
-    )
-
-
 async def accept_relayed_report(request: web.Request) -> web.Response:
     """Accept a report that an outside relay passes on; it is stored before the answer."""
     try:
@@ -254,119 +324,6 @@ def setup(app: web.Application) -> None:
     )
 
 
-MIB = 1024 * 1024
-BACKEND = openapi.Caller("backend", "an OpenID Connect token of the backend's CI, or a static key")
-RELAY, RELAY_OF_HUD = (
-    openapi.Caller(name, "the setting RELAY_TOKEN; without one the endpoint is disabled", header=header)
-    for name, header in zip(("relay", "relayOfHud"), RELAY_HEADERS, strict=True)
-)
-
-REPORT_EXAMPLE: dict[str, Any] = {
-    "event_type": "pull_request",
-    "delivery_id": "72d3162e-cc78-11e3-81ab-4c9367dc0958",
-    "callback_token": "client_payload.callback_token of the dispatch",
-    "payload": {
-        "repository": {"full_name": "example-org/project"},
-        "pull_request": {"number": 7, "head": {"sha": "6dcb09b5b57875f334f61aebed695e2e4193db5e"}},
-    },
-    "workflow": {
-        "status": "completed",
-        "conclusion": "failure",
-        "name": "Device CI",
-        "job_name": "build",
-        "run_id": "4455",
-        "run_attempt": 1,
-        "url": "https://ci.example/4455",
-        "test_results": {"passed": 8430, "failed": 1, "skipped": 20},
-        "failed_tests": [{"name": "test_add", "file": "test_ops.py", "line": 12, "message": "expected 1"}],
-        "environment": {"driver": "24.1"},
-    },
-}
-ENVELOPE_EXAMPLE: dict[str, Any] = {
-    "trusted": {
-        "verified_repo": "example-org/backend",
-        "downstream_repo_level": "L2",
-        "ci_metrics": {"queue_time": 12.5, "execution_time": None},
-    },
-    "untrusted": {"callback_payload": REPORT_EXAMPLE},
-}
-
-UNKNOWN_CALLER: tuple[openapi.Refusal, ...] = (
-    (401, "invalid_token", "the token or key is missing, invalid, expired or meant for others"),
-    (403, "not_listed", "the caller is not in the allowlist, or only listens (L1)"),
-    (403, "forbidden", "another identity, claim, callback token or run than agreed"),
-    (429, "rate_limited", "too many reports, or too many refusals, in a minute"),
-    (503, "issuer_unavailable", "the issuer's keys cannot be had now, and none known is the token's"),
-    (503, "no_allowlist", "no valid allowlist has been read yet"),
-)
-MALFORMED: openapi.Refusal = (400, "invalid_report", "a field is missing or wrong; `detail` names it")
-OF_A_JOB: tuple[openapi.Refusal, ...] = (
-    (409, "conflict", "the job has ended otherwise, or before it began; the first report stands"),
-    (413, "too_many_jobs", "the dispatch, or the commit nobody dispatched, has as many jobs as it may"),
-)
-
-_report = partial(
-    openapi.Operation,
-    summary="Report on one job",
-    answer=bodies.Accepted,
-    topic=openapi.RECEIVING,
-    callers=[BACKEND],
-    description="Backend, run and attempt are believed as the token names them; pull request, commit and level as the "
-    "dispatch does. The same report again is answered with `duplicate` and changes nothing.",
-    body=openapi.Content(
-        bodies.Report,
-        f"at most {REPORT_LIMIT // MIB} MiB; unknown fields are ignored",
-        example=REPORT_EXAMPLE,
-    ),
-    refusals=[
-        MALFORMED,
-        *UNKNOWN_CALLER,
-        (404, "unknown_dispatch", "that delivery was never dispatched to this backend"),
-        *OF_A_JOB,
-        *openapi.SENDING,
-    ],
-)
-RELAYED: list[openapi.Refusal] = [
-    MALFORMED,
-    (401, "invalid_token", "the token is missing or wrong"),
-    (404, "not_found", "the endpoint is disabled: no RELAY_TOKEN is set"),
-    *OF_A_JOB,
-    (429, "rate_limited", "too many refusals in a minute"),
-    *openapi.SENDING,
-]
-ONCE: openapi.Refusal = (
-    409,
-    "duplicate",
-    "the job's end was stored before, as the HUD answers: nothing was changed",
-)
-_relay = partial(
-    openapi.Operation,
-    summary="Pass on a report",
-    answer=bodies.Accepted,
-    topic=openapi.RECEIVING,
-    callers=[RELAY, RELAY_OF_HUD],
-    description="For a relay that dispatches by itself. Identity, level and times are taken from it. Such results "
-    "are shown on pages and in JSON, never on a pull request.",
-    body=openapi.Content(bodies.Envelope, f"at most {REPORT_LIMIT // MIB} MiB", example=ENVELOPE_EXAMPLE),
-    named=[bodies.Echoed],
-)
-_report_many = openapi.Operation(
-    "POST /api/oot/callback/batch",
-    "reportMany",
-    "Report on many jobs",
-    bodies.BatchAnswer,
-    topic=openapi.RECEIVING,
-    callers=[BACKEND],
-    description=f"1 to {bodies.MOST_REPORTS} reports in one transaction. Each is answered as it would have been "
-    "alone, in order; what is wrong with the caller refuses all.",
-    body=openapi.Content(
-        bodies.Batch, f"at most {BATCH_LIMIT // MIB} MiB", example={"reports": [REPORT_EXAMPLE]}
-    ),
-    named=[bodies.AcceptedOfBatch, bodies.RefusedOfBatch],
-    refusals=[MALFORMED, *UNKNOWN_CALLER, *openapi.SENDING],
-)
-
-
 def _endpoints(path: str, handler: Handler, operation: openapi.Operation) -> list[Endpoint]:
     """Return an address that is posted to: some write it with a slash at the end."""
     first, *others = post_routes(path, handler)
@@ -389,3 +346,44 @@ VIEWS = (
     *_relay_at("/api/crcr/results", "relayAtCrcrAddress", ONCE),
     *_relay_at("/crcr/results", "relayAtShortAddress", ONCE),
 )
+
+
+def _parse_one(claims: Claims, body: bytes, settings: Settings) -> Submission | Rejected:
+    """Read one report of a batch; a refusal concerns only this one."""
+    if len(body) > REPORT_LIMIT:
+        return Rejected(
+            413,
+            "body_too_large",
+            f"the report is larger than {REPORT_LIMIT // 2**20} MiB, the most it may be",
+        )
+    try:
+        return parse_submission(claims, body, settings)
+    except Rejected as refusal:
+        return refusal
+
+
+def _split(body: bytes) -> list[bytes]:
+    try:
+        return split_batch(body)
+    except Malformed as error:
+        raise Rejected(400, "invalid_report", str(error)) from None
+
+
+def _raise_if_not_listed(answers: list[Answer]) -> None:
+    """Raise the refusal that concerns the caller rather than a report."""
+    for answer in answers:
+        if isinstance(answer, Rejected) and answer.code == "not_listed":
+            raise answer
+
+
+def _batch_item(answer: Answer) -> AcceptedOfBatch | RefusedOfBatch:
+    """Return an answer as part of a batch, with the status code it would have had alone."""
+    if not isinstance(answer, Rejected):
+        return AcceptedOfBatch(code=200, status=answer.status, duplicate=answer.duplicate)
+    wait = answer.headers.get("Retry-After")
+    return RefusedOfBatch(
+        code=answer.status,
+        error=answer.code,
+        detail=answer.detail,
+        retry_after=int(wait) if wait else UNSET,
+    )

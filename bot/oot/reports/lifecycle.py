@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import JobChange, JobDurations, JobRow
     from bot.queue.tasks import Task
 
+CONFIRM_SOON = (5.0, 10.0, 20.0, 30.0, 60.0)  # seconds between the first requests
+CONFIRM_THEN = 600.0
+# seconds until GitHub is asked again, milliseconds it is asked for
+VERIFY_AGAIN, VERIFY_PATIENCE = (3600.0, 24 * 3_600_000)
+ON_DEFAULT_BRANCH = frozenset({"behind", "identical"})
+
 
 class Conflict(ValueError):
     """The report contradicts what is recorded; the first stands."""
@@ -43,41 +49,6 @@ def decide_change(
     if change is not None and _is_odd(job, change, now, dispatched_at):
         change["flags"] = change["flags"] | {"odd_times": True}
     return change
-
-
-def _transition(
-    job: JobRow | None, report: CheckedReport, now: int, dispatched_at: int | None
-) -> JobChange | None:
-    """Return the columns of a job that begins or ends, None where it does neither; raises Conflict."""
-    if job is None:
-        return _first_change(report, now, dispatched_at)
-    if report.job["status"] == "in_progress":
-        ended_unstarted = job["status"] == "completed" and "no_start" in job["flags"]
-        if ended_unstarted and not _is_other_leg(job, report):
-            raise Conflict("this job has completed already: report in_progress before completed")
-        return None
-    if job["status"] != "completed":
-        return _completed(job, report, now, {})
-    if "swept" in job["flags"]:
-        return _completed(job, report, now, {"late": True})
-    if job["conclusion"] == report.job["conclusion"]:
-        return None
-    if not _is_other_leg(job, report):
-        raise Conflict(f"this job has completed with {job['conclusion']} already; the first report stands")
-    worse = _has_passed(job["conclusion"], job["flags"]) and not _has_passed(
-        report.job["conclusion"], report.flags
-    )
-    return _completed(job, report, now, {}) if worse else None
-
-
-def _is_other_leg(job: JobRow, report: CheckedReport) -> bool:
-    """Whether a report is about another leg of a matrix than the last: both name their check run."""
-    last, reported = job["check_run_id"], report.job["check_run_id"]
-    return last is not None and reported is not None and last != reported
-
-
-def _has_passed(conclusion: str | None, flags: Mapping[str, Any]) -> bool:
-    return conclusion in PASSING and "no_conclusion" not in flags
 
 
 def with_measured_times(
@@ -115,6 +86,92 @@ def finish_unreported(job: JobRow, *, now: int, conclusion: str = "timed_out") -
         "flags": job["flags"] | {"swept": True},
         "updated_at": now,
     }
+
+
+async def confirm_run(context: Context, task: Task) -> None:
+    """Record GitHub's status of one attempt of a run, and publish its pull requests again."""
+    backend, run_id, attempt = task_keys.parse_run(task.key)
+    unknown = await context.store.write(partial(_from_delivery, context, backend, run_id, attempt))
+    if unknown is None:
+        return
+    waiting, patience = unknown
+    listed = waiting[0]["downstream_repo"]
+    age = context.clock.now() - _first_reported_at(waiting, attempt)
+    over = age > patience * 1000
+    wait = CONFIRM_SOON[task.attempts - 1] if task.attempts <= len(CONFIRM_SOON) else CONFIRM_THEN
+    run, status = await _read_run(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
+    async with context.store.transaction() as tx:
+        if run is not None:
+            await inbox.store_delivery(
+                tx, deliveries.delivery_of_answer("workflow_run", run, run["repository"])
+            )
+            if run["status"] == "completed":
+                return
+        if run is None or over:
+            await runs.record_run_status(tx, backend, run_id, attempt, status)
+            await _request_publishing(tx, waiting)
+            return
+    raise NotYet(f"run {run_id} of {listed} is still {run['status']}", after=wait)
+
+
+async def verify_commit(context: Context, task: Task) -> None:
+    """Find out which repository has the commit, from our own rows if possible, and settle its reports."""
+    async with context.store.read() as tx:
+        statuses = await rows.read_statuses(tx, task.key)
+        pushed = [
+            repo for repo in context.settings.upstream_repo if await rows.was_pushed(tx, repo, task.key)
+        ]
+    waiting = [status for status in statuses if status["unverified"]]
+    settled = [status for status in statuses if not status["unverified"]]
+    if not waiting:
+        return
+    homes = [*pushed, *(status["upstream_repo"] for status in settled if not status["unknown"])]
+    if homes:
+        home: str | None = homes[0]
+    # a backend that names a commit too early must not spoil it for others
+    elif {status["backend"] for status in waiting} <= {status["backend"] for status in settled}:
+        home = None
+    else:
+        home = await _ask_for_commit(context, task.key, since=min(status["since"] for status in waiting))
+    more, leniently = True, context.settings.reports == "lenient"
+    while more:
+        async with context.store.transaction() as tx:
+            more = await rows.settle_unverified(tx, task.key, home, leniently=leniently)
+
+
+def _transition(
+    job: JobRow | None, report: CheckedReport, now: int, dispatched_at: int | None
+) -> JobChange | None:
+    """Return the columns of a job that begins or ends, None where it does neither; raises Conflict."""
+    if job is None:
+        return _first_change(report, now, dispatched_at)
+    if report.job["status"] == "in_progress":
+        ended_unstarted = job["status"] == "completed" and "no_start" in job["flags"]
+        if ended_unstarted and not _is_other_leg(job, report):
+            raise Conflict("this job has completed already: report in_progress before completed")
+        return None
+    if job["status"] != "completed":
+        return _completed(job, report, now, {})
+    if "swept" in job["flags"]:
+        return _completed(job, report, now, {"late": True})
+    if job["conclusion"] == report.job["conclusion"]:
+        return None
+    if not _is_other_leg(job, report):
+        raise Conflict(f"this job has completed with {job['conclusion']} already; the first report stands")
+    worse = _has_passed(job["conclusion"], job["flags"]) and not _has_passed(
+        report.job["conclusion"], report.flags
+    )
+    return _completed(job, report, now, {}) if worse else None
+
+
+def _is_other_leg(job: JobRow, report: CheckedReport) -> bool:
+    """Whether a report is about another leg of a matrix than the last: both name their check run."""
+    last, reported = job["check_run_id"], report.job["check_run_id"]
+    return last is not None and reported is not None and last != reported
+
+
+def _has_passed(conclusion: str | None, flags: Mapping[str, Any]) -> bool:
+    return conclusion in PASSING and "no_conclusion" not in flags
 
 
 def _first_change(report: CheckedReport, now: int, dispatched_at: int | None) -> JobChange:
@@ -198,36 +255,6 @@ def _seconds(start: int | None, end: int) -> float | None:
     return None if start is None else max(end - start, 0) / 1000
 
 
-CONFIRM_SOON = (5.0, 10.0, 20.0, 30.0, 60.0)  # seconds between the first requests
-CONFIRM_THEN = 600.0
-
-
-async def confirm_run(context: Context, task: Task) -> None:
-    """Record GitHub's status of one attempt of a run, and publish its pull requests again."""
-    backend, run_id, attempt = task_keys.parse_run(task.key)
-    unknown = await context.store.write(partial(_from_delivery, context, backend, run_id, attempt))
-    if unknown is None:
-        return
-    waiting, patience = unknown
-    listed = waiting[0]["downstream_repo"]
-    age = context.clock.now() - _first_reported_at(waiting, attempt)
-    over = age > patience * 1000
-    wait = CONFIRM_SOON[task.attempts - 1] if task.attempts <= len(CONFIRM_SOON) else CONFIRM_THEN
-    run, status = await _read_run(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
-    async with context.store.transaction() as tx:
-        if run is not None:
-            await inbox.store_delivery(
-                tx, deliveries.delivery_of_answer("workflow_run", run, run["repository"])
-            )
-            if run["status"] == "completed":
-                return
-        if run is None or over:
-            await runs.record_run_status(tx, backend, run_id, attempt, status)
-            await _request_publishing(tx, waiting)
-            return
-    raise NotYet(f"run {run_id} of {listed} is still {run['status']}", after=wait)
-
-
 async def _from_delivery(
     context: Context, backend: str, run_id: str, attempt: int, tx: Transaction
 ) -> tuple[list[JobRow], int] | None:
@@ -308,36 +335,6 @@ async def _request_publishing(tx: Transaction, waiting: list[JobRow]) -> None:
         dispatch = await dispatches.get_dispatch(tx, identifier)
         if dispatch:
             request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])
-
-
-# seconds until GitHub is asked again, milliseconds it is asked for
-VERIFY_AGAIN, VERIFY_PATIENCE = (3600.0, 24 * 3_600_000)
-ON_DEFAULT_BRANCH = frozenset({"behind", "identical"})
-
-
-async def verify_commit(context: Context, task: Task) -> None:
-    """Find out which repository has the commit, from our own rows if possible, and settle its reports."""
-    async with context.store.read() as tx:
-        statuses = await rows.read_statuses(tx, task.key)
-        pushed = [
-            repo for repo in context.settings.upstream_repo if await rows.was_pushed(tx, repo, task.key)
-        ]
-    waiting = [status for status in statuses if status["unverified"]]
-    settled = [status for status in statuses if not status["unverified"]]
-    if not waiting:
-        return
-    homes = [*pushed, *(status["upstream_repo"] for status in settled if not status["unknown"])]
-    if homes:
-        home: str | None = homes[0]
-    # a backend that names a commit too early must not spoil it for others
-    elif {status["backend"] for status in waiting} <= {status["backend"] for status in settled}:
-        home = None
-    else:
-        home = await _ask_for_commit(context, task.key, since=min(status["since"] for status in waiting))
-    more, leniently = True, context.settings.reports == "lenient"
-    while more:
-        async with context.store.transaction() as tx:
-            more = await rows.settle_unverified(tx, task.key, home, leniently=leniently)
 
 
 async def _ask_for_commit(context: Context, sha: str, *, since: int) -> str | None:

@@ -36,6 +36,13 @@ CHECKS: Any = {
 }
 
 Verified = NewType("Verified", dict[str, Any])  # made by Verifier only
+COOLDOWN = 60_000  # milliseconds between two fetches of one issuer's keys
+REFRESH = 3600 * 1000  # milliseconds after which keys are fetched again: a revoked one is trusted no longer
+KEYS_LIFE = 24 * 3600 * 1000  # milliseconds old keys serve while the issuer is down
+CHECK_TIMEOUT = aiohttp.ClientTimeout(total=10)
+TIMEOUT = aiohttp.ClientTimeout(total=5)
+MOST_KEYS = 1024 * 1024  # bytes of a key set
+LEAST_KEY = 2048  # bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +117,104 @@ class Verifier:
             raise invalid_token("the token is not valid yet: check the clocks")
         if exp - iat > longest_life:
             raise invalid_token(f"the token lives longer than {longest_life} s: ask for a short-lived one")
+
+
+VERIFIER: web.AppKey[Verifier] = web.AppKey("verifier", Verifier)
+
+
+class IssuerKeys:
+    """One issuer and its keys."""
+
+    def __init__(self, config: IssuerConfig, http: aiohttp.ClientSession, clock: Clock) -> None:
+        self.config = config
+        self._http = http
+        self._clock = clock
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._fetched_at: int | None = None
+        self._tried_at: int | None = None
+        self._fetches = 0  # that brought keys
+        self._fetching = asyncio.Lock()
+        self._brought = metrics.KEY_FETCHES.labels(config.issuer, "ok")
+        self._failed = metrics.KEY_FETCHES.labels(config.issuer, "failed")
+
+    async def key(self, kid: str) -> jwt.PyJWK:
+        """Return the key of an id; raises Rejected 401 if there is none, 503 if that is unknown for now."""
+        before = self._fetches
+        if kid not in self._fresh() or (self._is_old() and self._may_fetch()):
+            async with self._fetching:
+                if self._may_fetch() and (kid not in self._fresh() or self._is_old()):
+                    await self._fetch()
+        keys = self._fresh()
+        if kid in keys:
+            return keys[kid]
+        if keys and self._fetches > before:
+            raise unpublished_key()
+        wait = max(COOLDOWN - (self._clock.now() - (self._tried_at or 0)), 1000) // 1000
+        what = (
+            f"this key of {self.config.issuer} is new" if keys else f"no keys of {self.config.issuer} are had"
+        )
+        detail = f"{what}, and they cannot be fetched right now: send it again in {wait} s"
+        raise Rejected(503, "issuer_unavailable", detail, headers={"Retry-After": str(wait)})
+
+    def _fresh(self) -> dict[str, jwt.PyJWK]:
+        too_old = self._fetched_at is None or self._clock.now() - self._fetched_at > KEYS_LIFE
+        return {} if too_old else self._keys
+
+    def _is_old(self) -> bool:
+        return not self._was_within(REFRESH, self._fetched_at)
+
+    def _may_fetch(self) -> bool:
+        return not self._was_within(COOLDOWN - 1, self._tried_at)
+
+    def _was_within(self, span: int, at: int | None) -> bool:
+        """Whether a time lies in this span of the past; a future time is from before the clock was corrected."""
+        return at is not None and 0 <= self._clock.now() - at <= span
+
+    async def _fetch(self) -> None:
+        self._tried_at = self._clock.now()
+        keys: dict[str, jwt.PyJWK] = {}
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+            async with self._http.get(
+                self.config.keys_url, timeout=TIMEOUT, allow_redirects=False
+            ) as response:
+                if response.status == 200:
+                    keys = _read_keys(await _read_bounded(response))
+        (self._brought if keys else self._failed).inc()
+        if keys:  # an empty answer is never believed
+            self._keys, self._fetched_at = keys, self._tried_at
+            self._fetches += 1
+
+
+def invalid_token(detail: str) -> Rejected:
+    """Return the refusal of a token that proves nothing."""
+    return Rejected(401, "invalid_token", detail, headers={"WWW-Authenticate": 'Bearer realm="ootbot"'})
+
+
+def unpublished_key() -> Rejected:
+    """Return the refusal of a token signed with a key that no issuer publishes."""
+    return invalid_token("the token is signed with a key its issuer does not publish")
+
+
+async def check_issuers(target: Target) -> list[Finding]:
+    """doctor: whether the signing keys of every issuer can be fetched."""
+    findings = []
+    for issuer in target.settings.oidc_issuers:
+        try:
+            async with target.http.get(
+                issuer.keys_url, timeout=CHECK_TIMEOUT, allow_redirects=False
+            ) as answer:
+                status, body = str(answer.status), await answer.read()
+            count = len(msgspec.json.decode(body)["keys"]) if status == "200" else 0
+        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+            status, count = in_words(problem), 0
+        except (msgspec.DecodeError, KeyError, TypeError):
+            count = 0
+        if count:
+            findings.append(ok("issuer", f"{issuer.issuer} has {text.plural(count, 'key')}"))
+        else:
+            todo = "check OIDC_ISSUERS and the way out to it; reports are refused with 503 meanwhile"
+            findings.append(error("issuer", f"no keys at {issuer.keys_url}: {status}", todo))
+    return findings
 
 
 def _audience(claims: dict[str, Any]) -> object:
@@ -200,91 +305,6 @@ def _as_text(value: object) -> str | None:
     return str(value) if isinstance(value, str | int) else None
 
 
-VERIFIER: web.AppKey[Verifier] = web.AppKey("verifier", Verifier)
-
-
-COOLDOWN = 60_000  # milliseconds between two fetches of one issuer's keys
-REFRESH = 3600 * 1000  # milliseconds after which keys are fetched again: a revoked one is trusted no longer
-KEYS_LIFE = 24 * 3600 * 1000  # milliseconds old keys serve while the issuer is down
-CHECK_TIMEOUT = aiohttp.ClientTimeout(total=10)
-TIMEOUT = aiohttp.ClientTimeout(total=5)
-MOST_KEYS = 1024 * 1024  # bytes of a key set
-LEAST_KEY = 2048  # bits
-
-
-class IssuerKeys:
-    """One issuer and its keys."""
-
-    def __init__(self, config: IssuerConfig, http: aiohttp.ClientSession, clock: Clock) -> None:
-        self.config = config
-        self._http = http
-        self._clock = clock
-        self._keys: dict[str, jwt.PyJWK] = {}
-        self._fetched_at: int | None = None
-        self._tried_at: int | None = None
-        self._fetches = 0  # that brought keys
-        self._fetching = asyncio.Lock()
-        self._brought = metrics.KEY_FETCHES.labels(config.issuer, "ok")
-        self._failed = metrics.KEY_FETCHES.labels(config.issuer, "failed")
-
-    async def key(self, kid: str) -> jwt.PyJWK:
-        """Return the key of an id; raises Rejected 401 if there is none, 503 if that is unknown for now."""
-        before = self._fetches
-        if kid not in self._fresh() or (self._is_old() and self._may_fetch()):
-            async with self._fetching:
-                if self._may_fetch() and (kid not in self._fresh() or self._is_old()):
-                    await self._fetch()
-        keys = self._fresh()
-        if kid in keys:
-            return keys[kid]
-        if keys and self._fetches > before:
-            raise unpublished_key()
-        wait = max(COOLDOWN - (self._clock.now() - (self._tried_at or 0)), 1000) // 1000
-        what = (
-            f"this key of {self.config.issuer} is new" if keys else f"no keys of {self.config.issuer} are had"
-        )
-        detail = f"{what}, and they cannot be fetched right now: send it again in {wait} s"
-        raise Rejected(503, "issuer_unavailable", detail, headers={"Retry-After": str(wait)})
-
-    def _fresh(self) -> dict[str, jwt.PyJWK]:
-        too_old = self._fetched_at is None or self._clock.now() - self._fetched_at > KEYS_LIFE
-        return {} if too_old else self._keys
-
-    def _is_old(self) -> bool:
-        return not self._was_within(REFRESH, self._fetched_at)
-
-    def _may_fetch(self) -> bool:
-        return not self._was_within(COOLDOWN - 1, self._tried_at)
-
-    def _was_within(self, span: int, at: int | None) -> bool:
-        """Whether a time lies in this span of the past; a future time is from before the clock was corrected."""
-        return at is not None and 0 <= self._clock.now() - at <= span
-
-    async def _fetch(self) -> None:
-        self._tried_at = self._clock.now()
-        keys: dict[str, jwt.PyJWK] = {}
-        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
-            async with self._http.get(
-                self.config.keys_url, timeout=TIMEOUT, allow_redirects=False
-            ) as response:
-                if response.status == 200:
-                    keys = _read_keys(await _read_bounded(response))
-        (self._brought if keys else self._failed).inc()
-        if keys:  # an empty answer is never believed
-            self._keys, self._fetched_at = keys, self._tried_at
-            self._fetches += 1
-
-
-def invalid_token(detail: str) -> Rejected:
-    """Return the refusal of a token that proves nothing."""
-    return Rejected(401, "invalid_token", detail, headers={"WWW-Authenticate": 'Bearer realm="ootbot"'})
-
-
-def unpublished_key() -> Rejected:
-    """Return the refusal of a token signed with a key that no issuer publishes."""
-    return invalid_token("the token is signed with a key its issuer does not publish")
-
-
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
     """Return a body, nothing if it is larger than any key set."""
     content = bytearray()
@@ -314,25 +334,3 @@ def _read_key(key: Any) -> jwt.PyJWK | None:
     except (jwt.PyJWTError, KeyError, TypeError, AttributeError, ValueError):
         return None
     return made if made.key.key_size >= LEAST_KEY else None
-
-
-async def check_issuers(target: Target) -> list[Finding]:
-    """doctor: whether the signing keys of every issuer can be fetched."""
-    findings = []
-    for issuer in target.settings.oidc_issuers:
-        try:
-            async with target.http.get(
-                issuer.keys_url, timeout=CHECK_TIMEOUT, allow_redirects=False
-            ) as answer:
-                status, body = str(answer.status), await answer.read()
-            count = len(msgspec.json.decode(body)["keys"]) if status == "200" else 0
-        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-            status, count = in_words(problem), 0
-        except (msgspec.DecodeError, KeyError, TypeError):
-            count = 0
-        if count:
-            findings.append(ok("issuer", f"{issuer.issuer} has {text.plural(count, 'key')}"))
-        else:
-            todo = "check OIDC_ISSUERS and the way out to it; reports are refused with 503 meanwhile"
-            findings.append(error("issuer", f"no keys at {issuer.keys_url}: {status}", todo))
-    return findings

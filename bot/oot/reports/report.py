@@ -30,6 +30,18 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import JobDurations, JobSubject
 
 UNREADABLE = "unreadable"
+MOST_DEPTH = 64
+MOST_FAILED_TESTS = 1000
+MOST_MESSAGE, MOST_STACKTRACE = 1024, 4096  # bytes
+MOST_ENVIRONMENT, MOST_ENVIRONMENT_BYTES = 50, 4000  # entries, and all of them together
+_decoder = msgspec.json.Decoder(bodies.Report)
+ONE_KIND = bytes.maketrans(b"[]", b"{}")
+NO_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
+T = TypeVar("T")
+LEAST_LEVEL = 2  # of a backend that may report
+MOST_SECONDS = 10**9
+_envelope = msgspec.json.Decoder(bodies.Envelope)
+_batch = msgspec.json.Decoder(bodies.Batch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,58 +80,6 @@ class _Payload(msgspec.Struct):
 _quick = msgspec.json.Decoder(_Payload | None)
 
 
-def read_echo(payload: bytes | msgspec.Raw) -> Echo:
-    """Read the echo; only one with unexpected types takes the slow path."""
-    try:
-        echo = _quick.decode(payload) or _Payload()
-    except (msgspec.DecodeError, RecursionError):
-        return _slowly(payload)
-    pull = echo.pull_request or _Pull()
-    labels = [{"name": label.name} for label in pull.labels] if pull.labels is not None else None
-    return Echo(
-        upstream_repo=echo.repository.full_name if echo.repository else None,
-        pr_number=pull.number,
-        head_sha=pull.head.sha if pull.head else echo.after or echo.head_sha,
-        labels=None if echo.truncated is not None else _names(labels),
-    )
-
-
-def _slowly(payload: bytes | msgspec.Raw) -> Echo:
-    try:
-        echo = msgspec.json.decode(payload) or None  # what is empty says nothing
-    except (msgspec.DecodeError, RecursionError):
-        echo = UNREADABLE
-    pull = _member(echo, "pull_request")
-    return Echo(
-        upstream_repo=_member(_member(echo, "repository"), "full_name"),
-        pr_number=_member(pull, "number"),
-        head_sha=_member(_member(pull, "head"), "sha") or _member(echo, "after") or _member(echo, "head_sha"),
-        labels=None if _member(echo, "truncated") is not None else _names(_member(pull, "labels")),
-    )
-
-
-def _member(of: Any, name: str) -> Any:
-    """Return a member, None if absent, UNREADABLE if its parent is no object."""
-    if isinstance(of, dict):
-        return of.get(name)
-    return None if of is None else UNREADABLE
-
-
-def _names(labels: Any) -> frozenset[Any] | None:
-    if labels is None:
-        return None
-    if not isinstance(labels, list):
-        return frozenset({UNREADABLE})
-    names = [_member(label, "name") for label in labels]
-    return frozenset(name if isinstance(name, str) else UNREADABLE for name in names)
-
-
-MOST_DEPTH = 64
-MOST_FAILED_TESTS = 1000
-MOST_MESSAGE, MOST_STACKTRACE = 1024, 4096  # bytes
-MOST_ENVIRONMENT, MOST_ENVIRONMENT_BYTES = 50, 4000  # entries, and all of them together
-
-
 class Malformed(ValueError):
     """A malformed report; the message names the field."""
 
@@ -142,7 +102,44 @@ class CheckedReport:
     flags: dict[str, Any] = field(default_factory=dict)
 
 
-_decoder = msgspec.json.Decoder(bodies.Report)
+@dataclass(frozen=True, kw_only=True)
+class CheckedEnvelope:
+    """One report an outside relay passes on."""
+
+    subject: JobSubject
+    level: int
+    measured: JobDurations  # by the relay; None: not measured
+    report: CheckedReport
+
+
+class _LenientTrusted(msgspec.Struct):
+    verified_repo: Any = None
+    downstream_repo_level: Any = None
+    ci_metrics: Any = None
+
+
+class _LenientEnvelope(msgspec.Struct):
+    trusted: _LenientTrusted
+    untrusted: bodies.Untrusted
+
+
+_lenient_envelope = msgspec.json.Decoder(_LenientEnvelope)
+
+
+def read_echo(payload: bytes | msgspec.Raw) -> Echo:
+    """Read the echo; only one with unexpected types takes the slow path."""
+    try:
+        echo = _quick.decode(payload) or _Payload()
+    except (msgspec.DecodeError, RecursionError):
+        return _slowly(payload)
+    pull = echo.pull_request or _Pull()
+    labels = [{"name": label.name} for label in pull.labels] if pull.labels is not None else None
+    return Echo(
+        upstream_repo=echo.repository.full_name if echo.repository else None,
+        pr_number=pull.number,
+        head_sha=pull.head.sha if pull.head else echo.after or echo.head_sha,
+        labels=None if echo.truncated is not None else _names(labels),
+    )
 
 
 def parse_report(body: bytes, *, leniently: bool = False) -> CheckedReport:
@@ -177,6 +174,84 @@ def parse_report(body: bytes, *, leniently: bool = False) -> CheckedReport:
     )
 
 
+def too_deep(body: bytes) -> bool:
+    """Return whether JSON is nested deeper than any report has reason to be."""
+    if body.count(b"{") + body.count(b"[") <= MOST_DEPTH:
+        return False
+    outside_strings = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
+    left = b"".join(outside_strings).translate(ONE_KIND, NO_BRACKET)
+    for _ in range(MOST_DEPTH):
+        if b"{}" not in left:
+            break
+        left = left.replace(b"{}", b"")
+    return b"{" in left
+
+
+def parse_envelope(body: bytes, *, upstream: str | None = None) -> CheckedEnvelope:
+    """Read an envelope and the report in it; raises Malformed naming the field that is missing or wrong.
+
+    With `upstream` it is read leniently: a payload that is missing or odd is flagged, and the report is about that
+    repository.
+    """
+    if upstream is not None:
+        return _read_leniently(body, upstream)
+    envelope = _decode(_envelope, body)
+    trusted = envelope.trusted
+    if not FULL_NAME.fullmatch(trusted.verified_repo):
+        raise Malformed("trusted.verified_repo must be owner/name")
+    if trusted.downstream_repo_level not in LEVELS:
+        raise Malformed("trusted.downstream_repo_level must be L1, L2, L3 or L4")
+    report = parse_report(bytes(envelope.untrusted.callback_payload))
+    measured = trusted.ci_metrics or bodies.Metrics()
+    return CheckedEnvelope(
+        subject={
+            "downstream_repo": trusted.verified_repo,
+            "upstream_repo": _upstream(report),
+            "pr_number": _number(report),
+            "head_sha": _sha(report),
+            "delivery_id": report.delivery_id,
+        },
+        level=LEVELS[trusted.downstream_repo_level],
+        measured={"queue_time": measured.queue_time, "execution_time": measured.execution_time},
+        report=report,
+    )
+
+
+def split_batch(body: bytes) -> list[bytes]:
+    """Return the reports of a batch, unread; raises Malformed unless it holds 1 to 500."""
+    return [bytes(report) for report in _decode(_batch, body).reports]
+
+
+def _slowly(payload: bytes | msgspec.Raw) -> Echo:
+    try:
+        echo = msgspec.json.decode(payload) or None  # what is empty says nothing
+    except (msgspec.DecodeError, RecursionError):
+        echo = UNREADABLE
+    pull = _member(echo, "pull_request")
+    return Echo(
+        upstream_repo=_member(_member(echo, "repository"), "full_name"),
+        pr_number=_member(pull, "number"),
+        head_sha=_member(_member(pull, "head"), "sha") or _member(echo, "after") or _member(echo, "head_sha"),
+        labels=None if _member(echo, "truncated") is not None else _names(_member(pull, "labels")),
+    )
+
+
+def _member(of: Any, name: str) -> Any:
+    """Return a member, None if absent, UNREADABLE if its parent is no object."""
+    if isinstance(of, dict):
+        return of.get(name)
+    return None if of is None else UNREADABLE
+
+
+def _names(labels: Any) -> frozenset[Any] | None:
+    if labels is None:
+        return None
+    if not isinstance(labels, list):
+        return frozenset({UNREADABLE})
+    names = [_member(label, "name") for label in labels]
+    return frozenset(name if isinstance(name, str) else UNREADABLE for name in names)
+
+
 def _job_columns(work: bodies.Workflow, flags: dict[str, Any]) -> ReportedJob:
     counts = work.test_results or TestResults()
     known = [count for count in (counts.passed, counts.failed, counts.skipped) if count is not None]
@@ -201,23 +276,6 @@ def _job_columns(work: bodies.Workflow, flags: dict[str, Any]) -> ReportedJob:
         "reported_completed_at": _time(work.completed_at, flags),
         "triage_verdict": _triage(work.triage_verdict, flags),
     }
-
-
-ONE_KIND = bytes.maketrans(b"[]", b"{}")
-NO_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
-
-
-def too_deep(body: bytes) -> bool:
-    """Return whether JSON is nested deeper than any report has reason to be."""
-    if body.count(b"{") + body.count(b"[") <= MOST_DEPTH:
-        return False
-    outside_strings = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
-    left = b"".join(outside_strings).translate(ONE_KIND, NO_BRACKET)
-    for _ in range(MOST_DEPTH):
-        if b"{}" not in left:
-            break
-        left = left.replace(b"{}", b"")
-    return b"{" in left
 
 
 def _refuse_nul(sent: bodies.Report) -> None:
@@ -328,67 +386,6 @@ def _environment(given: dict[str, Any] | None) -> dict[str, str] | None:
     return kept
 
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckedEnvelope:
-    """One report an outside relay passes on."""
-
-    subject: JobSubject
-    level: int
-    measured: JobDurations  # by the relay; None: not measured
-    report: CheckedReport
-
-
-class _LenientTrusted(msgspec.Struct):
-    verified_repo: Any = None
-    downstream_repo_level: Any = None
-    ci_metrics: Any = None
-
-
-class _LenientEnvelope(msgspec.Struct):
-    trusted: _LenientTrusted
-    untrusted: bodies.Untrusted
-
-
-LEAST_LEVEL = 2  # of a backend that may report
-MOST_SECONDS = 10**9
-_envelope = msgspec.json.Decoder(bodies.Envelope)
-_lenient_envelope = msgspec.json.Decoder(_LenientEnvelope)
-_batch = msgspec.json.Decoder(bodies.Batch)
-
-
-def parse_envelope(body: bytes, *, upstream: str | None = None) -> CheckedEnvelope:
-    """Read an envelope and the report in it; raises Malformed naming the field that is missing or wrong.
-
-    With `upstream` it is read leniently: a payload that is missing or odd is flagged, and the report is about that
-    repository.
-    """
-    if upstream is not None:
-        return _read_leniently(body, upstream)
-    envelope = _decode(_envelope, body)
-    trusted = envelope.trusted
-    if not FULL_NAME.fullmatch(trusted.verified_repo):
-        raise Malformed("trusted.verified_repo must be owner/name")
-    if trusted.downstream_repo_level not in LEVELS:
-        raise Malformed("trusted.downstream_repo_level must be L1, L2, L3 or L4")
-    report = parse_report(bytes(envelope.untrusted.callback_payload))
-    measured = trusted.ci_metrics or bodies.Metrics()
-    return CheckedEnvelope(
-        subject={
-            "downstream_repo": trusted.verified_repo,
-            "upstream_repo": _upstream(report),
-            "pr_number": _number(report),
-            "head_sha": _sha(report),
-            "delivery_id": report.delivery_id,
-        },
-        level=LEVELS[trusted.downstream_repo_level],
-        measured={"queue_time": measured.queue_time, "execution_time": measured.execution_time},
-        report=report,
-    )
-
-
 def _read_leniently(body: bytes, upstream: str) -> CheckedEnvelope:
     """Read an envelope of which only the report and who it is about have to be there."""
     envelope = _decode(_lenient_envelope, body, leniently=True)
@@ -421,11 +418,6 @@ def _or_flagged(read: Callable[[CheckedReport], T], report: CheckedReport, inste
     except Malformed:
         report.flags["payload_dropped"] = True
         return instead
-
-
-def split_batch(body: bytes) -> list[bytes]:
-    """Return the reports of a batch, unread; raises Malformed unless it holds 1 to 500."""
-    return [bytes(report) for report in _decode(_batch, body).reports]
 
 
 def _decode(decoder: Any, body: bytes, *, leniently: bool = False) -> Any:

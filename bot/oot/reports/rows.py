@@ -33,6 +33,22 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.reports.authorization import Flags
 
+KEY_PREFIX = "ootk_"
+ID_BYTES, SECRET_BYTES = 6, 32
+MOST_LENGTH = 200  # characters
+USED_EVERY = 60_000  # milliseconds between two updates of used_at
+UNKNOWN_DIGEST = hashlib.sha256(b"no such key").digest()
+MINUTE, HOUR = 60, 3600  # seconds
+LONGEST_WINDOW = 3600  # seconds
+LOCK = 1  # namespace of these advisory locks
+# the backend that says it ran on it, case folded; SHA, or the id it gave where the commit is unknown
+Commit = tuple[str, str]
+JOBS_PER_QUERY = 500  # jobs settled in one transaction
+JOB = oot_workflow_job.c
+UNVERIFIED = has_flag("unverified")
+SETTLED = {"flags": "kept", "upstream_repo": "home", "head_sha": "commit"}  # column -> its parameter
+UNASKED = (JOB.dispatch_id.is_(None), JOB.pr_number.is_(None), JOB.event_type.in_(SELF_TRIGGERED))
+
 
 class KeyName(TypedDict):
     """The public part of a static key, and whose it is."""
@@ -101,13 +117,39 @@ class PingRow(TypedDict):
 
 oot_ping = table("oot_ping", PingRow, sa.UniqueConstraint("cause", name="ux_oot_ping_cause"), key=("id",))
 sa.Index("ix_oot_ping_backend", oot_ping.c.backend_key, oot_ping.c.created_at)
+RATE = oot_rate.c
+ACCEPTED_LATELY = Statement(
+    sa.select(
+        RATE.caller,
+        sa.func.sum(RATE.accepted).label("count"),
+        sa.func.min(RATE.second).label("oldest"),
+    )
+    .where(
+        sa.or_(
+            RATE.caller.in_(sa.bindparam("minutely", expanding=True))
+            & (RATE.second > sa.bindparam("minute_ago")),
+            RATE.caller.in_(sa.bindparam("hourly", expanding=True))
+            & (RATE.second > sa.bindparam("hour_ago")),
+        ),
+        RATE.second <= sa.bindparam("latest"),
+    )
+    .group_by(RATE.caller)
+)
+PING, RUN = oot_ping.c, records["workflow_run"].c
 
 
-KEY_PREFIX = "ootk_"
-ID_BYTES, SECRET_BYTES = 6, 32
-MOST_LENGTH = 200  # characters
-USED_EVERY = 60_000  # milliseconds between two updates of used_at
-UNKNOWN_DIGEST = hashlib.sha256(b"no such key").digest()
+class CommitStatus(TypedDict):
+    """What is known about a backend's jobs on one upstream commit."""
+
+    backend: str  # case folded
+    upstream_repo: str
+    unverified: bool
+    unknown: bool  # no watched repository has this commit
+    since: int  # epoch milliseconds
+
+
+class _UnverifiedJob(CountedJob, JobFlags):
+    """A job whose commit is not verified yet, without its failed tests."""
 
 
 async def add_key(tx: Transaction, repo: str, *, note: str = "") -> str:
@@ -155,33 +197,6 @@ async def revoke_key(tx: Transaction, identifier: str) -> bool:
     return bool(done.rowcount)
 
 
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
-
-
-MINUTE, HOUR = 60, 3600  # seconds
-LONGEST_WINDOW = 3600  # seconds
-LOCK = 1  # namespace of these advisory locks
-RATE = oot_rate.c
-ACCEPTED_LATELY = Statement(
-    sa.select(
-        RATE.caller,
-        sa.func.sum(RATE.accepted).label("count"),
-        sa.func.min(RATE.second).label("oldest"),
-    )
-    .where(
-        sa.or_(
-            RATE.caller.in_(sa.bindparam("minutely", expanding=True))
-            & (RATE.second > sa.bindparam("minute_ago")),
-            RATE.caller.in_(sa.bindparam("hourly", expanding=True))
-            & (RATE.second > sa.bindparam("hour_ago")),
-        ),
-        RATE.second <= sa.bindparam("latest"),
-    )
-    .group_by(RATE.caller)
-)
-
-
 async def lock_callers(tx: Transaction, callers: Collection[str]) -> None:
     """Let no other process accept reports of these callers until the transaction ends: both could exceed a limit."""
     if callers and not tx.sqlite:  # which has one writer at a time
@@ -220,9 +235,6 @@ async def forget_old_counts(tx: Transaction) -> None:
     """Delete counts older than any window."""
     first, last = tx.now // 1000 - LONGEST_WINDOW, (tx.now + JITTER) // 1000
     await tx.run(sa.delete(oot_rate).where(~oot_rate.c.second.between(first, last)))
-
-
-PING, RUN = oot_ping.c, records["workflow_run"].c
 
 
 async def add_ping(tx: Transaction, row: PingRow) -> bool:
@@ -267,47 +279,12 @@ def pings_older_than(before: int) -> sa.ColumnElement[bool]:
     return PING.created_at < before
 
 
-# the backend that says it ran on it, case folded; SHA, or the id it gave where the commit is unknown
-Commit = tuple[str, str]
-JOBS_PER_QUERY = 500  # jobs settled in one transaction
-JOB = oot_workflow_job.c
-UNVERIFIED = has_flag("unverified")
-SETTLED = {"flags": "kept", "upstream_repo": "home", "head_sha": "commit"}  # column -> its parameter
-UNASKED = (JOB.dispatch_id.is_(None), JOB.pr_number.is_(None), JOB.event_type.in_(SELF_TRIGGERED))
-
-
-class CommitStatus(TypedDict):
-    """What is known about a backend's jobs on one upstream commit."""
-
-    backend: str  # case folded
-    upstream_repo: str
-    unverified: bool
-    unknown: bool  # no watched repository has this commit
-    since: int  # epoch milliseconds
-
-
-class _UnverifiedJob(CountedJob, JobFlags):
-    """A job whose commit is not verified yet, without its failed tests."""
-
-
 async def read_statuses(tx: Transaction, sha: str) -> list[CommitStatus]:
     """Return the status of undispatched jobs on one upstream commit, equal ones grouped."""
     statuses: list[CommitStatus] = []
     for place in _places_of_jobs([sha]):
         statuses += await _read_statuses(tx, place)
     return statuses
-
-
-async def _read_statuses(tx: Transaction, place: sa.ColumnElement[bool]) -> list[CommitStatus]:
-    query = sa.select(
-        sa.func.lower(JOB.downstream_repo).label("backend"),
-        JOB.upstream_repo,
-        UNVERIFIED.label("unverified"),
-        (has_flag("refused") | has_flag("no_commit")).label("unknown"),
-        sa.func.min(JOB.received_at).label("since"),
-    )
-    query = query.where(place, *UNASKED)
-    return await tx.rows_as(CommitStatus, query.group_by("backend", "upstream_repo", "unverified", "unknown"))
 
 
 async def settle_unverified(tx: Transaction, sha: str, home: str | None, *, leniently: bool) -> bool:
@@ -338,10 +315,6 @@ async def settle_unverified(tx: Transaction, sha: str, home: str | None, *, leni
     return True
 
 
-def _settled(flags: Flags) -> Flags:
-    return {name: value for name, value in flags.items() if name != "unverified"}
-
-
 async def count_undispatched_jobs(tx: Transaction, commits: Collection[Commit]) -> dict[Commit, int]:
     """Count the undispatched jobs reported on these commits; commits without any are left out."""
     return await _read_each(tx, commits, sa.func.count())
@@ -350,6 +323,43 @@ async def count_undispatched_jobs(tx: Transaction, commits: Collection[Commit]) 
 async def measure_undispatched_tests(tx: Transaction, commits: Collection[Commit]) -> dict[Commit, int]:
     """Count the characters of failed tests that those jobs hold; commits without any are left out."""
     return await _read_each(tx, commits, jobs.LENGTH_OF_TESTS)
+
+
+async def was_pushed(tx: Transaction, repo: str, sha: str) -> bool:
+    """Return whether a commit was pushed to a repository itself, as the newest of a branch or tag."""
+    push = records["push"].c
+    query = sa.select(push.guid).where(push.after == sha, sa.func.lower(push.repo) == repo.lower())
+    return await tx.row(query.limit(1)) is not None
+
+
+async def read_default_branch(tx: Transaction, repo: str) -> str | None:
+    """Return a repository's default branch as last recorded, None when it never was."""
+    repository = records["repository"].c
+    query = sa.select(repository.default_branch).where(sa.func.lower(repository.repo) == repo.lower())
+    branch: str | None = (
+        await tx.run(query.order_by(repository.updated_at.desc().nulls_last()).limit(1))
+    ).scalar()
+    return branch
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+async def _read_statuses(tx: Transaction, place: sa.ColumnElement[bool]) -> list[CommitStatus]:
+    query = sa.select(
+        sa.func.lower(JOB.downstream_repo).label("backend"),
+        JOB.upstream_repo,
+        UNVERIFIED.label("unverified"),
+        (has_flag("refused") | has_flag("no_commit")).label("unknown"),
+        sa.func.min(JOB.received_at).label("since"),
+    )
+    query = query.where(place, *UNASKED)
+    return await tx.rows_as(CommitStatus, query.group_by("backend", "upstream_repo", "unverified", "unknown"))
+
+
+def _settled(flags: Flags) -> Flags:
+    return {name: value for name, value in flags.items() if name != "unverified"}
 
 
 async def _read_each(tx: Transaction, commits: Collection[Commit], what: Any) -> dict[Commit, int]:
@@ -370,20 +380,3 @@ async def _read_each(tx: Transaction, commits: Collection[Commit], what: Any) ->
 def _places_of_jobs(ids: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:
     """Return where the jobs of some commits are; where the commit is unknown only the id is left."""
     return JOB.head_sha.in_(sorted(ids)), sa.and_(JOB.delivery_id.in_(sorted(ids)), WITHOUT_COMMIT)
-
-
-async def was_pushed(tx: Transaction, repo: str, sha: str) -> bool:
-    """Return whether a commit was pushed to a repository itself, as the newest of a branch or tag."""
-    push = records["push"].c
-    query = sa.select(push.guid).where(push.after == sha, sa.func.lower(push.repo) == repo.lower())
-    return await tx.row(query.limit(1)) is not None
-
-
-async def read_default_branch(tx: Transaction, repo: str) -> str | None:
-    """Return a repository's default branch as last recorded, None when it never was."""
-    repository = records["repository"].c
-    query = sa.select(repository.default_branch).where(sa.func.lower(repository.repo) == repo.lower())
-    branch: str | None = (
-        await tx.run(query.order_by(repository.updated_at.desc().nulls_last()).limit(1))
-    ).scalar()
-    return branch

@@ -92,6 +92,34 @@ APPROVED = Statement(
         oot_approval.c.head_sha == sa.bindparam("of_head"),
     )
 )
+SETTLE_DISPATCH = Statement(
+    sa.update(oot_dispatch)
+    .where(oot_dispatch.c.id == sa.bindparam("of_id"))
+    .where(
+        (oot_dispatch.c.state == literal_word("pending")) | (oot_dispatch.c.state == literal_word("waiting"))
+    )
+    .returning(*COUNTED_BY)
+)
+DISPATCH, JOB = oot_dispatch.c, oot_workflow_job.c
+OPEN = (*UNSENT, "sent")
+
+WaitingPulls = dict[str, int]  # backend, case folded -> how many pull requests
+# put together once: every verdict asks these
+LATEST_COMMANDS = RowStatement(
+    select(CommandRow, oot_command)
+    .where(
+        oot_command.c.upstream_repo == _REPO,
+        oot_command.c.pr_number == _NUMBER,
+        oot_command.c.state != "seen",
+    )
+    .order_by(oot_command.c.created_at.desc(), oot_command.c.comment_id.desc(), oot_command.c.position.desc())
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
+IGNORED_BACKENDS = RowStatement(
+    select(IgnoreRow, oot_ignore).where(
+        oot_ignore.c.upstream_repo == _REPO, oot_ignore.c.pr_number == _NUMBER
+    )
+)
 
 
 def dispatch_id(delivery_id: str, backend: str) -> str:
@@ -159,16 +187,6 @@ async def begin_attempt(tx: Transaction, dispatch: Mapping[str, Any]) -> bool:
     """Record that a dispatch is about to be sent; returns False when it has been dropped."""
     intent = {"of_id": dispatch["id"], "attempt": dispatch["attempts"] + 1, "now": tx.now}
     return bool((await tx.run(BEGIN_ATTEMPT, intent)).rowcount)
-
-
-SETTLE_DISPATCH = Statement(
-    sa.update(oot_dispatch)
-    .where(oot_dispatch.c.id == sa.bindparam("of_id"))
-    .where(
-        (oot_dispatch.c.state == literal_word("pending")) | (oot_dispatch.c.state == literal_word("waiting"))
-    )
-    .returning(*COUNTED_BY)
-)
 
 
 async def settle_dispatch(tx: Transaction, identifier: str, *, state: str, **values: Any) -> bool:
@@ -299,25 +317,6 @@ async def end_cancelled(tx: Transaction, identifier: str, reason: str) -> bool:
     return await _finish(tx, identifier, state="cancelled", error=reason)
 
 
-async def _finish(tx: Transaction, identifier: str, **values: Any) -> bool:
-    matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", UNREPORTED)
-    change_of = sa.update(oot_dispatch).where(*matches).values(values)
-    done = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
-    tx.note_changed("oot_dispatch", done)
-    return bool(done)
-
-
-def _of(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
-    return oot_dispatch.c.upstream_repo == repo, oot_dispatch.c.pr_number == number
-
-
-DISPATCH, JOB = oot_dispatch.c, oot_workflow_job.c
-OPEN = (*UNSENT, "sent")
-
-
-WaitingPulls = dict[str, int]  # backend, case folded -> how many pull requests
-
-
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
     """Milliseconds by backend (name case folded), and for all others."""
@@ -358,24 +357,6 @@ async def count_waiting_by_backend(tx: Transaction, *, since: int, hidden: Colle
             if repo.casefold() not in hidden:
                 pulls[backend_key].add((repo.casefold(), number))
     return {key: len(waiting) for key, waiting in pulls.items()}
-
-
-# put together once: every verdict asks these
-LATEST_COMMANDS = RowStatement(
-    select(CommandRow, oot_command)
-    .where(
-        oot_command.c.upstream_repo == _REPO,
-        oot_command.c.pr_number == _NUMBER,
-        oot_command.c.state != "seen",
-    )
-    .order_by(oot_command.c.created_at.desc(), oot_command.c.comment_id.desc(), oot_command.c.position.desc())
-    .limit(sa.bindparam("most", type_=sa.Integer))
-)
-IGNORED_BACKENDS = RowStatement(
-    select(IgnoreRow, oot_ignore).where(
-        oot_ignore.c.upstream_repo == _REPO, oot_ignore.c.pr_number == _NUMBER
-    )
-)
 
 
 async def record_command(tx: Transaction, row: Mapping[str, object]) -> CommandRow:
@@ -441,14 +422,6 @@ async def count_commands_on_pull(tx: Transaction, repo: str, number: int, *, sin
     return int((await tx.run(query)).scalar() or 0)
 
 
-def _is_command(command: Mapping[str, object]) -> tuple[sa.ColumnElement[bool], ...]:
-    return (
-        oot_command.c.upstream_repo == command["upstream_repo"],
-        oot_command.c.comment_id == command["comment_id"],
-        oot_command.c.position == command["position"],
-    )
-
-
 async def ignore_backend(tx: Transaction, row: Mapping[str, object]) -> None:
     """Count a backend as passed on one head and base branch; the last of several calls counts."""
     made = {**row, "created_at": tx.now}
@@ -459,3 +432,23 @@ async def read_ignored_backends(tx: Transaction, repo: str, number: int) -> dict
     """Return which backends are ignored on a pull request, by head and backend (case folded)."""
     rows = await tx.fetch(IGNORED_BACKENDS, {"of_repo": repo, "of_number": number})
     return {(row["head_sha"], row["backend_key"]): row for row in rows}
+
+
+async def _finish(tx: Transaction, identifier: str, **values: Any) -> bool:
+    matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", UNREPORTED)
+    change_of = sa.update(oot_dispatch).where(*matches).values(values)
+    done = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
+    tx.note_changed("oot_dispatch", done)
+    return bool(done)
+
+
+def _of(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return oot_dispatch.c.upstream_repo == repo, oot_dispatch.c.pr_number == number
+
+
+def _is_command(command: Mapping[str, object]) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        oot_command.c.upstream_repo == command["upstream_repo"],
+        oot_command.c.comment_id == command["comment_id"],
+        oot_command.c.position == command["position"],
+    )

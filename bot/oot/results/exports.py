@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-
 CRCR_COLUMNS = (  # those that are written; see COMPUTED for the table's own
     "dynamoKey", "status", "downstream_repo", "upstream_repo", "pr_number", "pytorch_head_sha", "delivery_id",
     "workflow_run_url", "workflow_name", "job_name", "check_run_id", "run_id", "run_attempt", "conclusion",
@@ -51,6 +50,20 @@ COMPUTED = {  # by the server, of the others
 }
 UNKNOWN: dict[type, object] = {str: "", int: 0, float: None}
 JOB = fields(JobRow)
+EXPORTS = (
+    Export(
+        name="oot_workflow_job",
+        table=oot_workflow_job,
+        day="received_at",
+        repositories=("downstream_repo", "upstream_repo"),
+        shapes={
+            "upstream": Shape(make="bot.oot.results.exports:copy_job", most=500),
+            "clickhouse.ootbot": COPIED,
+            "clickhouse.upstream": Shape(make="bot.oot.results.exports:copy_upstream_job"),
+            "dynamodb": Shape(make="bot.oot.results.exports:copy_item", most=500),
+        },
+    ),
+)
 
 
 def crcr_columns(job: JobRow) -> dict[str, object]:
@@ -70,10 +83,6 @@ def crcr_columns(job: JobRow) -> dict[str, object]:
     return {name: others[name] if name in others else _filled(name, known[name]) for name in CRCR_COLUMNS}
 
 
-def _filled(name: str, value: object) -> object:
-    return UNKNOWN[JOB[name].type] if value is None else value
-
-
 def crcr_key(job: JobRow) -> str:
     """Return the key that a job has in DynamoDB, and its row here."""
     parts = (
@@ -84,14 +93,6 @@ def crcr_key(job: JobRow) -> str:
         job["check_run_id"] or "",
     )
     return "/".join(parts)
-
-
-def _time(at: int | None) -> datetime:
-    return EPOCH if at is None else EPOCH + timedelta(milliseconds=at)
-
-
-def _json(value: object) -> str:
-    return "" if value is None else msgspec.json.encode(value).decode()
 
 
 def copy_job(export: Export, row: ExportedRow) -> list[StoredObject]:
@@ -128,17 +129,13 @@ def copy_item(_export: Export, row: ExportedRow) -> list[StoredItem]:
     return [StoredItem(table="oot-workflow-job", key=crcr_key(job), attributes=columns)]
 
 
-EXPORTS = (
-    Export(
-        name="oot_workflow_job",
-        table=oot_workflow_job,
-        day="received_at",
-        repositories=("downstream_repo", "upstream_repo"),
-        shapes={
-            "upstream": Shape(make="bot.oot.results.exports:copy_job", most=500),
-            "clickhouse.ootbot": COPIED,
-            "clickhouse.upstream": Shape(make="bot.oot.results.exports:copy_upstream_job"),
-            "dynamodb": Shape(make="bot.oot.results.exports:copy_item", most=500),
-        },
-    ),
-)
+def _filled(name: str, value: object) -> object:
+    return UNKNOWN[JOB[name].type] if value is None else value
+
+
+def _time(at: int | None) -> datetime:
+    return EPOCH if at is None else EPOCH + timedelta(milliseconds=at)
+
+
+def _json(value: object) -> str:
+    return "" if value is None else msgspec.json.encode(value).decode()

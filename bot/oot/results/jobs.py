@@ -34,16 +34,6 @@ MOST_TESTS = 8_000_000  # characters of failed tests that are read for one page:
 SIZE = sa.func.coalesce(sa.func.length(sa.cast(JOB.failed_tests_json, sa.Text)), 0)
 NEWEST_JOBS = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key.desc())
 ORDER_OF_JOBS = ("received_at", "run_attempt", "job_key")  # of a backend, newest first
-
-
-class SizedJobRow(JobRow):
-    """A job without its failed tests, and how many characters these have."""
-
-    size: int
-
-
-WITHOUT_TESTS = select(SizedJobRow, oot_workflow_job, failed_tests_json=sa.null(), size=SIZE)
-
 _NAMED: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 # in one order for all, so that no two transactions deadlock
 _by_key = (
@@ -87,6 +77,33 @@ CHANGE = Statement(
     .where(oot_workflow_job.c.job_key == sa.bindparam("of_key"))
     .values({name: sa.bindparam(f"new_{name}") for name in CHANGING})
 )
+OF_RUN = RowStatement(
+    _LIGHT.where(
+        oot_workflow_job.c.run_id == sa.bindparam("of_run"),
+        sa.func.lower(oot_workflow_job.c.downstream_repo) == sa.bindparam("of_backend"),
+        oot_workflow_job.c.dispatch_id.is_not(None),
+    )
+)
+ANY_REPORT = Statement(
+    sa.select(oot_workflow_job.c.job_key)
+    .where(oot_workflow_job.c.dispatch_id == sa.bindparam("of_dispatch"))
+    .limit(1)
+)
+Column = sa.ColumnElement[Any]
+_job = records["workflow_job"].alias("overtaken_job")
+_later = records["workflow_job"].alias("later_job")
+_report = oot_workflow_job.alias("later_report")
+_older, _newer = oot_dispatch.alias("older_dispatch"), oot_dispatch.alias("newer_dispatch")
+_SAME = ("upstream_repo", "pr_number", "head_sha", "base_ref", "backend_key", "event_type")
+
+
+class SizedJobRow(JobRow):
+    """A job without its failed tests, and how many characters these have."""
+
+    size: int
+
+
+WITHOUT_TESTS = select(SizedJobRow, oot_workflow_job, failed_tests_json=sa.null(), size=SIZE)
 
 
 def job_key(row: Mapping[str, Any]) -> str:
@@ -137,16 +154,6 @@ async def add_jobs(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> se
     return set(rows) - set(done.scalars())
 
 
-async def _mark_reported(tx: Transaction, dispatches: Collection[str]) -> None:
-    """Record the first report on dispatches that had none."""
-    if not dispatches:
-        return
-    unreported = UNREPORTED_OF if tx.sqlite else UNREPORTED_HELD
-    unreported_ids = list((await tx.run(unreported, {"ids": sorted(dispatches)})).scalars())
-    if unreported_ids:
-        await tx.run(HEARD, {"ids": unreported_ids, "now": tx.now})
-
-
 async def change_jobs(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the columns that may still change of jobs that `get_jobs` returned to this transaction."""
     if rows:
@@ -166,13 +173,6 @@ async def count_jobs(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str
 async def read_lengths_of_tests(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
     """Count the characters of failed tests that their jobs hold; dispatches without any are left out."""
     return await _read_each(tx, LENGTHS, dispatch_ids)
-
-
-async def _read_each(tx: Transaction, query: Statement, dispatch_ids: Collection[str]) -> dict[str, int]:
-    if not dispatch_ids:
-        return {}
-    rows = await tx.run(query, {"ids": sorted(dispatch_ids)})
-    return {row.dispatch_id: int(row.found) for row in rows}
 
 
 def in_lock_order(rows: Collection[JobRow]) -> list[JobRow]:
@@ -219,25 +219,9 @@ async def read_timed_out(tx: Transaction, timeouts: Timeouts) -> list[JobRow]:
     return await tx.fetch(query.order_by(job.started_at, job.job_key).limit(PAGE))
 
 
-OF_RUN = RowStatement(
-    _LIGHT.where(
-        oot_workflow_job.c.run_id == sa.bindparam("of_run"),
-        sa.func.lower(oot_workflow_job.c.downstream_repo) == sa.bindparam("of_backend"),
-        oot_workflow_job.c.dispatch_id.is_not(None),
-    )
-)
-
-
 async def read_jobs_of_run(tx: Transaction, backend: str, run_id: str) -> list[JobRow]:
     """Return the jobs of one run of a backend, every attempt, without their failed tests and environments."""
     return await tx.fetch(OF_RUN, {"of_run": run_id, "of_backend": backend.lower()})
-
-
-ANY_REPORT = Statement(
-    sa.select(oot_workflow_job.c.job_key)
-    .where(oot_workflow_job.c.dispatch_id == sa.bindparam("of_dispatch"))
-    .limit(1)
-)
 
 
 async def has_reports(tx: Transaction, dispatch_id: str) -> bool:
@@ -305,37 +289,6 @@ def retained(table: sa.Table) -> sa.ColumnElement[bool] | None:
     return None
 
 
-def _retained_deliveries() -> sa.ColumnElement[bool]:
-    """Deliveries of unfinished dispatches and of open heads: a run that cannot be re-run is dispatched again."""
-    reported = oot_workflow_job.c.dispatch_id == oot_dispatch.c.id
-    running = sa.and_(reported, oot_workflow_job.c.status == "in_progress")
-    asked = oot_dispatch.c.action.is_distinct_from("closed")  # that is never reported on
-    unanswered = ~sa.exists().where(reported) | sa.exists().where(running)
-    unfinished = oot_dispatch.c.state.in_(("pending", "held", "waiting")) | (
-        (oot_dispatch.c.state == "sent") & (oot_dispatch.c.level > 1) & asked & unanswered
-    )
-    return sa.exists().where(
-        oot_dispatch.c.source_guid == delivery.c.guid, unfinished | (asked & ON_OPEN_HEAD)
-    )
-
-
-def _retained_runs(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Runs with reports are kept as long as their results: GitHub's status confirms them."""
-    job = oot_workflow_job.c
-    return sa.exists().where(
-        job.run_id == sa.cast(table.c.id, sa.Text),
-        sa.func.lower(job.downstream_repo) == sa.func.lower(table.c.repo),
-    )
-
-
-Column = sa.ColumnElement[Any]
-_job = records["workflow_job"].alias("overtaken_job")
-_later = records["workflow_job"].alias("later_job")
-_report = oot_workflow_job.alias("later_report")
-_older, _newer = oot_dispatch.alias("older_dispatch"), oot_dispatch.alias("newer_dispatch")
-_SAME = ("upstream_repo", "pr_number", "head_sha", "base_ref", "backend_key", "event_type")
-
-
 def passed_later(repository_id: Column, job_id: Column) -> Column:
     """Whether a later attempt of a job in its run has passed, according to GitHub."""
     return sa.exists().where(
@@ -368,4 +321,44 @@ def dispatched_later(dispatch_id: Column) -> Column:
         *(_newer.c[name].is_not_distinct_from(_older.c[name]) for name in _SAME),
         newer,
         _newer.c.state != "superseded",
+    )
+
+
+async def _mark_reported(tx: Transaction, dispatches: Collection[str]) -> None:
+    """Record the first report on dispatches that had none."""
+    if not dispatches:
+        return
+    unreported = UNREPORTED_OF if tx.sqlite else UNREPORTED_HELD
+    unreported_ids = list((await tx.run(unreported, {"ids": sorted(dispatches)})).scalars())
+    if unreported_ids:
+        await tx.run(HEARD, {"ids": unreported_ids, "now": tx.now})
+
+
+async def _read_each(tx: Transaction, query: Statement, dispatch_ids: Collection[str]) -> dict[str, int]:
+    if not dispatch_ids:
+        return {}
+    rows = await tx.run(query, {"ids": sorted(dispatch_ids)})
+    return {row.dispatch_id: int(row.found) for row in rows}
+
+
+def _retained_deliveries() -> sa.ColumnElement[bool]:
+    """Deliveries of unfinished dispatches and of open heads: a run that cannot be re-run is dispatched again."""
+    reported = oot_workflow_job.c.dispatch_id == oot_dispatch.c.id
+    running = sa.and_(reported, oot_workflow_job.c.status == "in_progress")
+    asked = oot_dispatch.c.action.is_distinct_from("closed")  # that is never reported on
+    unanswered = ~sa.exists().where(reported) | sa.exists().where(running)
+    unfinished = oot_dispatch.c.state.in_(("pending", "held", "waiting")) | (
+        (oot_dispatch.c.state == "sent") & (oot_dispatch.c.level > 1) & asked & unanswered
+    )
+    return sa.exists().where(
+        oot_dispatch.c.source_guid == delivery.c.guid, unfinished | (asked & ON_OPEN_HEAD)
+    )
+
+
+def _retained_runs(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Runs with reports are kept as long as their results: GitHub's status confirms them."""
+    job = oot_workflow_job.c
+    return sa.exists().where(
+        job.run_id == sa.cast(table.c.id, sa.Text),
+        sa.func.lower(job.downstream_repo) == sa.func.lower(table.c.repo),
     )

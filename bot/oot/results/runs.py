@@ -32,17 +32,6 @@ if TYPE_CHECKING:
 WITHIN = 30_000  # milliseconds between the runs of one event
 DISPATCH_EVENT = "repository_dispatch"
 RunKey = tuple[str, str]  # backend, case folded; run id
-
-
-class NearbyRunRow(RunStatusRow):
-    """A run that began at about the time of one that has reported, which may be itself."""
-
-    path: str | None  # of its workflow
-    created_at: int | None
-    dispatch_id: str | None  # that it has reported on
-    beside: int  # the id of the run that has reported
-
-
 _reported, _near, _job = (
     records["workflow_run"].alias("reported"),
     records["workflow_run"],
@@ -64,6 +53,31 @@ _same_event = (
     _reported.c.event == DISPATCH_EVENT,
     _near.c.created_at.between(_reported.c.created_at - WITHIN, _reported.c.created_at + WITHIN),
 )
+_RUN = records["workflow_run"].c
+RECORDED_RUNS = RowStatement(
+    select(
+        RunStatusRow,
+        records["workflow_run"],
+        backend_key=sa.func.lower(_RUN.repo),
+        run_id=sa.cast(_RUN.id, sa.Text),
+    ).where(_RUN.id.in_(sa.bindparam("numbers", expanding=True)))
+)
+PAGE = 500  # rows concluded in one transaction
+
+OF_DISPATCHES = RowStatement(
+    select(RerunRow, oot_rerun).where(oot_rerun.c.dispatch_id.in_(sa.bindparam("dispatches", expanding=True)))
+)
+
+
+class NearbyRunRow(RunStatusRow):
+    """A run that began at about the time of one that has reported, which may be itself."""
+
+    path: str | None  # of its workflow
+    created_at: int | None
+    dispatch_id: str | None  # that it has reported on
+    beside: int  # the id of the run that has reported
+
+
 NEARBY = RowStatement(
     select(
         NearbyRunRow,
@@ -89,25 +103,6 @@ async def read_announced(tx: Transaction, runs: Iterable[RunKey]) -> dict[RunKey
     for row in await tx.fetch(NEARBY, {"numbers": numbers}):
         nearby[row["backend_key"], str(row["beside"])][row["run_id"]] = row  # the newest attempt stays
     return {run: _of_same_event(run[1], list(nearby[run].values())) for run in wanted if run in nearby}
-
-
-def _of_same_event(reported: str, nearby: Sequence[NearbyRunRow]) -> list[RunStatusRow]:
-    dispatch_id = next((row["dispatch_id"] for row in nearby if row["run_id"] == reported), None)
-    own = [row for row in nearby if row["dispatch_id"] == dispatch_id]
-    others = [row for row in nearby if row["dispatch_id"] not in {None, dispatch_id}]
-    paths = {row["path"] for row in own}
-    return [
-        row
-        for row in nearby
-        if dispatch_id and row["dispatch_id"] is None and row["path"] not in paths
-        if _distance(row, own) <= _distance(row, others)
-    ]
-
-
-def _distance(row: NearbyRunRow, others: Sequence[NearbyRunRow]) -> int:
-    """Return the time between a run and the nearest of others."""
-    at = row["created_at"] or 0
-    return min((abs(at - (other["created_at"] or 0)) for other in others), default=WITHIN)
 
 
 async def read_pulls_beside(tx: Transaction, run: WorkflowRunRow) -> list[tuple[str, int | None]]:
@@ -136,17 +131,6 @@ async def read_pulls_beside(tx: Transaction, run: WorkflowRunRow) -> list[tuple[
     return [(repo, number) for repo, number in await tx.run(query)]
 
 
-_RUN = records["workflow_run"].c
-RECORDED_RUNS = RowStatement(
-    select(
-        RunStatusRow,
-        records["workflow_run"],
-        backend_key=sa.func.lower(_RUN.repo),
-        run_id=sa.cast(_RUN.id, sa.Text),
-    ).where(_RUN.id.in_(sa.bindparam("numbers", expanding=True)))
-)
-
-
 async def read_run_statuses(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatusRow]:
     """Return GitHub's statuses of runs, given as (backend, case folded; run id), the decisive one last.
 
@@ -165,25 +149,12 @@ async def read_run_statuses(tx: Transaction, runs: set[tuple[str, str]]) -> list
     return sorted(known, key=_weight)
 
 
-@functools.cache
-def _asked_about(*, sqlite: bool) -> RowStatement[RunStatusRow]:
-    """Return the query for runs that GitHub was asked about, by backend and id."""
-    key = (oot_run.c.backend_key, oot_run.c.run_id)
-    query = select(RunStatusRow, oot_run, conclusion=sa.null(), event=sa.null())
-    return RowStatement(query.where(among_given(key, "wanted", sqlite=sqlite)))
-
-
 async def read_attempt_status(
     tx: Transaction, backend: str, run_id: str, attempt: int
 ) -> RunStatusRow | None:
     """Return GitHub's status of one attempt of one run, if it is known."""
     rows = await read_run_statuses(tx, {(backend.casefold(), run_id)})
     return next((row for row in reversed(rows) if row["run_attempt"] == attempt), None)
-
-
-def _weight(row: RunStatusRow) -> int:
-    """Return how decisive a status is: missing, then not ended, then unconfirmed, then ended."""
-    return {"missing": 0, "unconfirmed": 2, "unreadable": 2, "completed": 3}.get(row["status"], 1)
 
 
 async def record_run_status(tx: Transaction, backend: str, run_id: str, attempt: int, status: str) -> None:
@@ -196,13 +167,6 @@ async def record_run_status(tx: Transaction, backend: str, run_id: str, attempt:
         "checked_at": tx.now,
     }
     await tx.upsert(oot_run, [row], replaced=("status", "checked_at"))
-
-
-PAGE = 500  # rows concluded in one transaction
-
-OF_DISPATCHES = RowStatement(
-    select(RerunRow, oot_rerun).where(oot_rerun.c.dispatch_id.in_(sa.bindparam("dispatches", expanding=True)))
-)
 
 
 async def add_rerun(tx: Transaction, row: Mapping[str, object]) -> bool:
@@ -262,6 +226,38 @@ async def extend_rerun(tx: Transaction, row: Mapping[str, Any]) -> None:
 async def settle_rerun(tx: Transaction, row: Mapping[str, Any], state: str) -> None:
     """Mark a re-run sent, impossible or never_started, unless its state has changed."""
     await tx.run(sa.update(oot_rerun).where(*_same_rerun(row)).values(state=state))
+
+
+def _of_same_event(reported: str, nearby: Sequence[NearbyRunRow]) -> list[RunStatusRow]:
+    dispatch_id = next((row["dispatch_id"] for row in nearby if row["run_id"] == reported), None)
+    own = [row for row in nearby if row["dispatch_id"] == dispatch_id]
+    others = [row for row in nearby if row["dispatch_id"] not in {None, dispatch_id}]
+    paths = {row["path"] for row in own}
+    return [
+        row
+        for row in nearby
+        if dispatch_id and row["dispatch_id"] is None and row["path"] not in paths
+        if _distance(row, own) <= _distance(row, others)
+    ]
+
+
+def _distance(row: NearbyRunRow, others: Sequence[NearbyRunRow]) -> int:
+    """Return the time between a run and the nearest of others."""
+    at = row["created_at"] or 0
+    return min((abs(at - (other["created_at"] or 0)) for other in others), default=WITHIN)
+
+
+@functools.cache
+def _asked_about(*, sqlite: bool) -> RowStatement[RunStatusRow]:
+    """Return the query for runs that GitHub was asked about, by backend and id."""
+    key = (oot_run.c.backend_key, oot_run.c.run_id)
+    query = select(RunStatusRow, oot_run, conclusion=sa.null(), event=sa.null())
+    return RowStatement(query.where(among_given(key, "wanted", sqlite=sqlite)))
+
+
+def _weight(row: RunStatusRow) -> int:
+    """Return how decisive a status is: missing, then not ended, then unconfirmed, then ended."""
+    return {"missing": 0, "unconfirmed": 2, "unreadable": 2, "completed": 3}.get(row["status"], 1)
 
 
 def _same_rerun(row: Mapping[str, Any]) -> tuple[sa.ColumnElement[bool], ...]:

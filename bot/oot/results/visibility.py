@@ -28,6 +28,24 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.results.tables import JobRow
 
+SKEW = 60_000  # milliseconds that a backend's clock may differ from ours
+LONGEST = 35 * 86_400_000  # milliseconds: no report is accepted so long after its dispatch
+RUN_PAGE = re.compile(r"(https?://[^/?#]+/[^/?#]+/[^/?#]+/actions/runs/([0-9]+))(?:/attempts/[0-9]+)?/?")
+R = TypeVar("R", bound="Mapping[str, object]")
+DIGITS = 3  # bytes of a digest, which tells two jobs apart
+NOT_SHOWN = ("failed_tests_json", "artifact_url", "environment", "triage_verdict")  # they can hold any name
+
+
+class JobTimed(JobOutcome, JobSpan, JobReportedSpan, JobDurations, JobFlags):
+    """The columns that say when a job ran, and how long."""
+
+
+class ShownTimes(NamedTuple):
+    """When a job began and ended, epoch milliseconds."""
+
+    started_at: int | None
+    completed_at: int | None
+
 
 async def with_known_spelling(store: Store, settings: Settings) -> Settings:
     """Return the settings with upstream's names spelled as our rows spell them, if there are any.
@@ -64,22 +82,6 @@ async def private_repositories(tx: Transaction, settings: Settings, repos: Colle
     return Private(names=frozenset(names), ids=frozenset(ids))
 
 
-SKEW = 60_000  # milliseconds that a backend's clock may differ from ours
-LONGEST = 35 * 86_400_000  # milliseconds: no report is accepted so long after its dispatch
-RUN_PAGE = re.compile(r"(https?://[^/?#]+/[^/?#]+/[^/?#]+/actions/runs/([0-9]+))(?:/attempts/[0-9]+)?/?")
-
-
-class JobTimed(JobOutcome, JobSpan, JobReportedSpan, JobDurations, JobFlags):
-    """The columns that say when a job ran, and how long."""
-
-
-class ShownTimes(NamedTuple):
-    """When a job began and ended, epoch milliseconds."""
-
-    started_at: int | None
-    completed_at: int | None
-
-
 def are_times_possible(reported: ShownTimes, *, now: int, dispatched_at: int | None) -> bool:
     """Whether reported times are possible: in order, not in the future, not before the dispatch."""
     known = [at for at in reported if at is not None]
@@ -114,11 +116,6 @@ def job_page(job: JobRow) -> str | None:
     run = RUN_PAGE.fullmatch(url or "")
     known = run and run[2] == job["run_id"] and identifier.isascii() and identifier.isdigit()
     return f"{run[1]}/job/{identifier}" if run and known else url
-
-
-R = TypeVar("R", bound="Mapping[str, object]")
-DIGITS = 3  # bytes of a digest, which tells two jobs apart
-NOT_SHOWN = ("failed_tests_json", "artifact_url", "environment", "triage_verdict")  # they can hold any name
 
 
 @dataclass(frozen=True, kw_only=True)

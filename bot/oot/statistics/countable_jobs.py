@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 JOB, DISPATCH = oot_workflow_job.c, oot_dispatch.c
 SLICE = 500  # rows read at a time
 _other = oot_workflow_job.alias("other")
+_DROPPED = sa.exists().where(DISPATCH.id == JOB.dispatch_id, DISPATCH.state == "superseded")
+FAILURE_KIND = (
+    sa.select(oot_failure_kind.c.kind).where(oot_failure_kind.c.job_key == JOB.job_key).scalar_subquery()
+)
+NAME = oot_job_name.c
+NAME_KEY = ("backend_key", "upstream_key", "workflow", "job")
+NAMES_MOST = 2_000  # names of one backend: the newest; it can call its jobs whatever it likes
+NAMES_SCANNED = 20_000  # names that a search looks through, the newest
 
 
 class CountableJob(JobOutcome, JobSubject, JobDurations, JobOrigin, JobTimes):
@@ -65,13 +73,8 @@ _OVERTAKEN = sa.exists().where(
     (_other.c.run_attempt > JOB.run_attempt) | (_other.c.source < JOB.source),  # callback before relay
     ~has_flag("refused", _other.c.flags),
 )
-_DROPPED = sa.exists().where(DISPATCH.id == JOB.dispatch_id, DISPATCH.state == "superseded")
 COUNTS = ~_OVERTAKEN & ~_DROPPED
 HAS_REPORTS = sa.exists().where(JOB.dispatch_id == DISPATCH.id, ~has_flag("refused"))
-
-FAILURE_KIND = (
-    sa.select(oot_failure_kind.c.kind).where(oot_failure_kind.c.job_key == JOB.job_key).scalar_subquery()
-)
 COUNTABLE_JOBS = select(
     CountableJob, oot_workflow_job, swept=has_flag("swept"), failure_kind=FAILURE_KIND, counts=COUNTS
 )
@@ -100,12 +103,6 @@ async def read_slices(
         yield cast("list[CountableJob]", rows), []
     async for rows in tx.slices(silent, size=SLICE):
         yield [], cast("list[SilentDispatch]", rows)
-
-
-NAME = oot_job_name.c
-NAME_KEY = ("backend_key", "upstream_key", "workflow", "job")
-NAMES_MOST = 2_000  # names of one backend: the newest; it can call its jobs whatever it likes
-NAMES_SCANNED = 20_000  # names that a search looks through, the newest
 
 
 async def keep_names(tx: Transaction, place: SumPlace) -> None:

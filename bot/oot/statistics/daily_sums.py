@@ -47,6 +47,18 @@ JOBS_OF = Statement(
     )
 )
 SAME_JOB = [JOB[name] for name in ATTEMPTS[:-1]]
+BACKENDS = Sum(
+    name="backends",
+    tables=(oot_day,),
+    group=("backend_key",),
+    count="bot.oot.statistics.daily_sums:count_day",
+    after="bot.oot.statistics.countable_jobs:keep_names",
+    delay=DELAY,
+    pruned=False,
+)
+KIND = oot_failure_kind.c
+T = TypeVar("T")
+ENTRIES_MOST = 24  # kinds of sums in the cache
 
 
 class _ChangedDispatch(CountedDispatch):
@@ -61,6 +73,16 @@ class Recent:
     days: list[Day]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Entry(Generic[T]):
+    """Sums over a span of days, and the fingerprint of the rows behind them."""
+
+    fingerprint: object  # of all backends
+    fingerprints: Fingerprints  # of each
+    changing: set[str]  # backends whose rows changed since they were counted: good for one request
+    sums: dict[str, T]
+
+
 async def note_changed(tx: Transaction, changed: Changed) -> None:
     """Before a commit: recount the days that changed rows count for."""
     if jobs := changed.get("oot_workflow_job"):
@@ -70,38 +92,6 @@ async def note_changed(tx: Transaction, changed: Changed) -> None:
     await _note_dispatches(tx, ended)
     days = tx.empty(CHANGED_DAYS)
     recount_days(tx, days)
-
-
-async def _note_jobs(tx: Transaction, rows: Sequence[CountedJob]) -> None:
-    """Note the days that jobs count for: their own, and those of rows they overtake and of dispatches no longer silent.
-
-    They overtake earlier attempts, and a relay's report of the same attempt.
-    """
-    days = tx.slot(CHANGED_DAYS)
-    days |= {(row["received_at"] // DAY, row["downstream_repo"].casefold()) for row in rows}
-    same = {(row["run_id"], row["job_name"], row["workflow_name"], row["delivery_id"]) for row in rows}
-    overtaken = await tx.run(_overtaken(sqlite=tx.sqlite), {"same": tx.keys(sorted(same))})
-    days |= {(at // DAY, backend.casefold()) for at, backend in overtaken}
-    dispatches = sorted({dispatch for row in rows if (dispatch := row.get("dispatch_id"))})
-    if dispatches:
-        days |= {(at // DAY, key) for at, key in await tx.run(SILENT, {"ids": dispatches})}
-
-
-@functools.cache
-def _overtaken(*, sqlite: bool) -> Statement:
-    return Statement(
-        sa.select(JOB.received_at, JOB.downstream_repo).where(among_given(SAME_JOB, "same", sqlite=sqlite))
-    )
-
-
-async def _note_dispatches(tx: Transaction, rows: Sequence[_ChangedDispatch]) -> None:
-    """Note the days that dispatches and their jobs count for."""
-    if not rows:
-        return
-    days = tx.slot(CHANGED_DAYS)
-    days |= {(row["created_at"] // DAY, row["backend_key"]) for row in rows}
-    jobs = await tx.run(JOBS_OF, {"ids": [row["id"] for row in rows]})
-    days |= {(at // DAY, backend.casefold()) for at, backend in jobs}
 
 
 def recount_days(tx: Transaction, places: Iterable[BackendDay]) -> None:
@@ -209,38 +199,12 @@ async def count_day(context: Context, place: sums.SumPlace) -> CountedSum:
         return {oot_day: [as_row(day, tx.now) for day in days]}
 
 
-BACKENDS = Sum(
-    name="backends",
-    tables=(oot_day,),
-    group=("backend_key",),
-    count="bot.oot.statistics.daily_sums:count_day",
-    after="bot.oot.statistics.countable_jobs:keep_names",
-    delay=DELAY,
-    pruned=False,
-)
-
-
 def as_row(day: Day, now: int) -> dict[str, object]:
     """Return the row of a day, without day and backend."""
     row: dict[str, object] = {name: getattr(day.tally, name) for name in COUNTS}
     row |= {name: histogram.to_bytes(getattr(day.tally, name)) for name in HISTOGRAMS}
     row |= {name: getattr(day, name) for name in PLACE if name not in {"day", "backend_key"}}
     return row | {"hours": day.hours, "last_at": day.tally.last_at, "written_at": now}
-
-
-def _day(row: Sequence[Any]) -> Day:
-    """Return a day from the columns of READ."""
-    place, (hours, last_at, *added) = row[: len(PLACE)], row[len(PLACE) :]
-    packed, counts = added[: len(HISTOGRAMS)], added[len(HISTOGRAMS) :]
-    tally = Tally(
-        **dict(zip(HISTOGRAMS, map(histogram.from_bytes, packed), strict=True)),
-        **dict(zip(COUNTS, counts, strict=True)),
-        last_at=last_at,
-    )
-    return Day(**dict(zip(PLACE, place, strict=True)), hours=hours, tally=tally)
-
-
-KIND = oot_failure_kind.c
 
 
 async def store_failure_kinds(tx: Transaction, kinds: Mapping[str, str | None]) -> None:
@@ -258,20 +222,6 @@ async def store_failure_kinds(tx: Transaction, kinds: Mapping[str, str | None]) 
         await tx.run(sa.insert(oot_failure_kind), rows)
     days = await tx.run(sa.select(JOB.received_at, JOB.downstream_repo).where(JOB.job_key.in_(changed)))
     recount_days(tx, {(row.received_at // DAY, row.downstream_repo.casefold()) for row in days})
-
-
-T = TypeVar("T")
-ENTRIES_MOST = 24  # kinds of sums in the cache
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Entry(Generic[T]):
-    """Sums over a span of days, and the fingerprint of the rows behind them."""
-
-    fingerprint: object  # of all backends
-    fingerprints: Fingerprints  # of each
-    changing: set[str]  # backends whose rows changed since they were counted: good for one request
-    sums: dict[str, T]
 
 
 class DaySumsCache:
@@ -350,6 +300,50 @@ class DaySumsCache:
 
 
 DAY_SUMS: web.AppKey[DaySumsCache] = web.AppKey("day_sums", DaySumsCache)
+
+
+async def _note_jobs(tx: Transaction, rows: Sequence[CountedJob]) -> None:
+    """Note the days that jobs count for: their own, and those of rows they overtake and of dispatches no longer silent.
+
+    They overtake earlier attempts, and a relay's report of the same attempt.
+    """
+    days = tx.slot(CHANGED_DAYS)
+    days |= {(row["received_at"] // DAY, row["downstream_repo"].casefold()) for row in rows}
+    same = {(row["run_id"], row["job_name"], row["workflow_name"], row["delivery_id"]) for row in rows}
+    overtaken = await tx.run(_overtaken(sqlite=tx.sqlite), {"same": tx.keys(sorted(same))})
+    days |= {(at // DAY, backend.casefold()) for at, backend in overtaken}
+    dispatches = sorted({dispatch for row in rows if (dispatch := row.get("dispatch_id"))})
+    if dispatches:
+        days |= {(at // DAY, key) for at, key in await tx.run(SILENT, {"ids": dispatches})}
+
+
+@functools.cache
+def _overtaken(*, sqlite: bool) -> Statement:
+    return Statement(
+        sa.select(JOB.received_at, JOB.downstream_repo).where(among_given(SAME_JOB, "same", sqlite=sqlite))
+    )
+
+
+async def _note_dispatches(tx: Transaction, rows: Sequence[_ChangedDispatch]) -> None:
+    """Note the days that dispatches and their jobs count for."""
+    if not rows:
+        return
+    days = tx.slot(CHANGED_DAYS)
+    days |= {(row["created_at"] // DAY, row["backend_key"]) for row in rows}
+    jobs = await tx.run(JOBS_OF, {"ids": [row["id"] for row in rows]})
+    days |= {(at // DAY, backend.casefold()) for at, backend in jobs}
+
+
+def _day(row: Sequence[Any]) -> Day:
+    """Return a day from the columns of READ."""
+    place, (hours, last_at, *added) = row[: len(PLACE)], row[len(PLACE) :]
+    packed, counts = added[: len(HISTOGRAMS)], added[len(HISTOGRAMS) :]
+    tally = Tally(
+        **dict(zip(HISTOGRAMS, map(histogram.from_bytes, packed), strict=True)),
+        **dict(zip(COUNTS, counts, strict=True)),
+        last_at=last_at,
+    )
+    return Day(**dict(zip(PLACE, place, strict=True)), hours=hours, tally=tally)
 
 
 def _unchanged(known: _Entry[T], now: Fingerprints, changing: set[str]) -> dict[str, T]:

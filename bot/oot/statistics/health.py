@@ -51,6 +51,13 @@ MOST_UNDERWAY = 2_000  # dispatches that are read
 Way = Literal["held", "queued", "sending", "waiting", "running"]
 WAYS: tuple[Way, ...] = ("held", "queued", "sending", "waiting", "running")
 WAY_OF_STATE: dict[str, Way] = {"held": "held", "waiting": "queued", "pending": "sending", "sent": "waiting"}
+CHANGING = 2  # newest days, cached apart because they change all the time
+HOURLY = 8  # days before today that are compared by the hour, for what turned red or green
+SPARK = 30  # days of the sparkline beside every backend
+SILENT = 36 * HOUR  # milliseconds after which a backend counts as stale
+NO_TREND = (None,) * (SPARK + 1)
+CONDITION_DAYS = 1  # of the numbers that a notice has
+WORKER_DAY_SUMS: Resource[_WorkerDaySums] = Resource("day sums", lambda _context: _WorkerDaySums())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +67,60 @@ class Underway:
     row: DispatchRow
     way: Way
     since: int  # epoch milliseconds: when it was made, sent, or began to run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Numbers of one backend from its days."""
+
+    repo: str  # spelled as on its newest day
+    level: int
+    counts: bool  # whether it did anything in the window
+    stats: BackendStats
+    trend: tuple[float | None, ...]
+    turned: str
+    recent: str  # grade of the last 24 hours
+    last_report_at: int  # 0: never
+
+
+NO_FIGURES = Figures(
+    repo="",
+    level=0,
+    counts=False,
+    stats=BackendStats(),
+    trend=NO_TREND,
+    turned="",
+    recent="none",
+    last_report_at=0,
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Part:
+    """Sums over some days of a backend; plain tuples, because very many are cached and compared."""
+
+    newest: Day | None
+    counted: tuple[Tally, ...]  # of the window: one, or none without runs
+    daily: RatedCounts
+    hourly: RatedCounts
+    last_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DayFilter:
+    """Selects the days that count: those that may be shown, of some events or of any."""
+
+    hidden: Hidden
+    events: frozenset[str] | None = None
+
+    def of(self, days: Iterable[Day]) -> list[Day]:
+        """Return the days that count."""
+        return [
+            day
+            for day in days
+            if not self.hidden.has(day.upstream_key)
+            and (self.events is None or day.event_type in self.events)
+        ]
 
 
 async def read_underway(tx: Transaction, *, hidden: Collection[str]) -> list[Underway]:
@@ -74,25 +135,6 @@ async def read_underway(tx: Transaction, *, hidden: Collection[str]) -> list[Und
     for row in await tx.fetch(running):
         underway[row["id"]] = Underway(row=row, way="running", since=began[row["id"]])
     return sorted(underway.values(), key=lambda dispatch: (dispatch.since, dispatch.row["id"]))
-
-
-def _underway(row: DispatchRow) -> Underway:
-    sent = row["dispatched_at"] if row["state"] == "sent" else None
-    return Underway(row=row, way=WAY_OF_STATE[row["state"]], since=sent or row["created_at"])
-
-
-async def _read_running(tx: Transaction) -> dict[str, int]:
-    """Return the dispatches with a running job, and when it began."""
-    began = sa.func.min(sa.func.coalesce(JOB.started_at, JOB.received_at))
-    query = sa.select(JOB.dispatch_id, began).where(UNFINISHED, JOB.dispatch_id.is_not(None))
-    rows = await tx.run(query.group_by(JOB.dispatch_id).order_by(began).limit(MOST_UNDERWAY))
-    return {identifier: int(at) for identifier, at in rows}
-
-
-CHANGING = 2  # newest days, cached apart because they change all the time
-HOURLY = 8  # days before today that are compared by the hour, for what turned red or green
-SPARK = 30  # days of the sparkline beside every backend
-SILENT = 36 * HOUR  # milliseconds after which a backend counts as stale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,44 +193,6 @@ class Health:
         return not login or login in map(str.casefold, self.oncalls)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """Numbers of one backend from its days."""
-
-    repo: str  # spelled as on its newest day
-    level: int
-    counts: bool  # whether it did anything in the window
-    stats: BackendStats
-    trend: tuple[float | None, ...]
-    turned: str
-    recent: str  # grade of the last 24 hours
-    last_report_at: int  # 0: never
-
-
-NO_TREND = (None,) * (SPARK + 1)
-NO_FIGURES = Figures(
-    repo="",
-    level=0,
-    counts=False,
-    stats=BackendStats(),
-    trend=NO_TREND,
-    turned="",
-    recent="none",
-    last_report_at=0,
-)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Part:
-    """Sums over some days of a backend; plain tuples, because very many are cached and compared."""
-
-    newest: Day | None
-    counted: tuple[Tally, ...]  # of the window: one, or none without runs
-    daily: RatedCounts
-    hourly: RatedCounts
-    last_at: int
-
-
 async def read_backends(
     tx: Transaction, hidden: Hidden, days: int, cache: DaySumsCache, events: frozenset[str] | None = None
 ) -> list[Health]:
@@ -210,23 +214,6 @@ async def read_backends(
         for key, figure in shown.items()
     ]
     return sorted(backends, key=_worst_first)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _DayFilter:
-    """Selects the days that count: those that may be shown, of some events or of any."""
-
-    hidden: Hidden
-    events: frozenset[str] | None = None
-
-    def of(self, days: Iterable[Day]) -> list[Day]:
-        """Return the days that count."""
-        return [
-            day
-            for day in days
-            if not self.hidden.has(day.upstream_key)
-            and (self.events is None or day.event_type in self.events)
-        ]
 
 
 async def read_backend(
@@ -255,6 +242,36 @@ async def read_backend(
             figures, (await daily_sums.last_reports(tx, [key], hidden=hidden.names)).get(key)
         )
     return _health(entry, figures, window, pulls.get(key, 0)), known
+
+
+def waits_long(dispatch: Underway, backend: Health | None, now: int) -> bool:
+    """Whether a dispatch has waited for its first report longer than nine in ten of its backend's dispatches."""
+    usual = backend.stats.p90_queue_time if backend else None
+    return dispatch.way == "waiting" and usual is not None and now - dispatch.since > usual * 1000
+
+
+async def read_conditions(context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
+    """Report which backends are red or silent, and which are not."""
+    backends = await read_backends(tx, scope.hidden, CONDITION_DAYS, context.resource(WORKER_DAY_SUMS))
+    shown = [
+        health
+        for health in backends
+        if health.listed and health.level > 1 and not scope.hidden.has(health.repo)
+    ]
+    return [condition for health in shown for condition in _conditions(health, context.settings, tx.now)]
+
+
+def _underway(row: DispatchRow) -> Underway:
+    sent = row["dispatched_at"] if row["state"] == "sent" else None
+    return Underway(row=row, way=WAY_OF_STATE[row["state"]], since=sent or row["created_at"])
+
+
+async def _read_running(tx: Transaction) -> dict[str, int]:
+    """Return the dispatches with a running job, and when it began."""
+    began = sa.func.min(sa.func.coalesce(JOB.started_at, JOB.received_at))
+    query = sa.select(JOB.dispatch_id, began).where(UNFINISHED, JOB.dispatch_id.is_not(None))
+    rows = await tx.run(query.group_by(JOB.dispatch_id).order_by(began).limit(MOST_UNDERWAY))
+    return {identifier: int(at) for identifier, at in rows}
 
 
 async def _days(tx: Transaction, hidden: Hidden, repo: str, window: Window) -> list[Day]:
@@ -349,19 +366,10 @@ def _health(entry: Entry | None, figures: Figures, window: Window, waiting_pulls
     )
 
 
-def waits_long(dispatch: Underway, backend: Health | None, now: int) -> bool:
-    """Whether a dispatch has waited for its first report longer than nine in ten of its backend's dispatches."""
-    usual = backend.stats.p90_queue_time if backend else None
-    return dispatch.way == "waiting" and usual is not None and now - dispatch.since > usual * 1000
-
-
 def _worst_first(health: Health) -> tuple[int, bool, float, int, str]:
     rate = health.stats.pass_rate
     failed = health.stats.rated - health.stats.success
     return -health.level, rate is None, rate or 0.0, -failed, health.label.casefold()
-
-
-CONDITION_DAYS = 1  # of the numbers that a notice has
 
 
 class _WorkerDaySums(DaySumsCache):
@@ -369,20 +377,6 @@ class _WorkerDaySums(DaySumsCache):
 
     async def close(self) -> None:
         """Nothing is open."""
-
-
-WORKER_DAY_SUMS: Resource[_WorkerDaySums] = Resource("day sums", lambda _context: _WorkerDaySums())
-
-
-async def read_conditions(context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
-    """Report which backends are red or silent, and which are not."""
-    backends = await read_backends(tx, scope.hidden, CONDITION_DAYS, context.resource(WORKER_DAY_SUMS))
-    shown = [
-        health
-        for health in backends
-        if health.listed and health.level > 1 and not scope.hidden.has(health.repo)
-    ]
-    return [condition for health in shown for condition in _conditions(health, context.settings, tx.now)]
 
 
 def _conditions(health: Health, settings: Settings, now: int) -> Iterator[Condition]:

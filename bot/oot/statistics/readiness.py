@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 WINDOW = 30  # days that promotion looks at
 HIGHEST = 4
+NOT_MEASURED = "–"  # noqa: RUF001 - as the relay writes it
+PROMOTION_DAYS, DEMOTION_DAYS = 14, 7
+MONTH = 30 * 86_400  # seconds
+HOURS_3, MINUTES_30 = 3 * 3600, 30 * 60
 
 
 class Word(StrEnum):
@@ -82,6 +86,33 @@ class ReadinessSums:
     week_whole: float | None  # median end to end, seconds
 
 
+class MeasuredJob(JobIdentity, JobOutcome, JobAttempt, JobDurations, JobSpan):
+    """A completed job of a pull request, at its latest attempt."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Criterion:
+    """One measure of a backend and its target."""
+
+    name: str
+    measured: str
+    target: str
+    met: bool | None  # None: there is nothing to judge
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelayMeasures:
+    """What a backend's jobs came to."""
+
+    jobs: int
+    shared: int  # failures that upstream's own jobs share, which are not among them
+    whole: float | None  # seconds from dispatch to the last report of a run, median
+    longest: float | None  # execution of a job, seconds
+    queue: float | None  # mean, seconds
+    timeout_rate: float | None
+    pass_rate: float | None
+
+
 def add_up_days(days: Sequence[Day], thresholds: Thresholds, *, today: int) -> ReadinessSums:
     """Add up the days of a backend up to today."""
     month = add_tallies([day.tally for day in days if day.day >= today - WINDOW])
@@ -119,6 +150,62 @@ def judge_readiness(
         demotion=demotion,
         promote=_all(measures) if level < HIGHEST else Word.UNKNOWN,
         demote=_all(demotion) if sums.covers_demotion else Word.UNKNOWN,
+    )
+
+
+def measure_jobs(jobs: Sequence[MeasuredJob], shared: Collection[str]) -> RelayMeasures:
+    """Measure the jobs of one backend; `shared` holds the keys of those whose failure is upstream's as well."""
+    counted = [job for job in jobs if job["job_key"] not in shared]
+    total = len(counted)
+    ends = [job["conclusion"] for job in counted]
+    queues = [time for job in counted if (time := job["queue_time"]) is not None]
+    return RelayMeasures(
+        jobs=total,
+        shared=len(jobs) - total,
+        whole=median(spans) if (spans := _spans(counted)) else None,
+        longest=max((time for job in counted if (time := job["execution_time"]) is not None), default=None),
+        queue=mean(queues) if queues else None,
+        timeout_rate=ends.count("timed_out") / total if total else None,
+        pass_rate=ends.count("success") / total if total else None,
+    )
+
+
+def judge_promotion(measures: RelayMeasures, tenure: float | None) -> tuple[Criterion, ...]:
+    """Judge the criteria of promotion to L3; `tenure` is the seconds since the backend reached L2."""
+    held = Criterion(
+        name="Time at L2",
+        measured=plural(int(tenure // 86_400), "day") if tenure is not None else NOT_MEASURED,
+        target="≥ 1 month",
+        met=None if tenure is None else tenure >= MONTH,
+    )
+    end_to_end, timeouts, passes = judge_demotion(measures)
+    return (
+        held,
+        end_to_end,
+        _format_time("Max Execution Time", measures.longest, HOURS_3),
+        _format_time("Avg Queue Time", measures.queue, MINUTES_30),
+        timeouts,
+        passes,
+    )
+
+
+def judge_demotion(measures: RelayMeasures) -> tuple[Criterion, Criterion, Criterion]:
+    """Judge the criteria that an L3 backend has to keep meeting."""
+    timeouts, passes = measures.timeout_rate, measures.pass_rate
+    return (
+        _format_time("End-to-End Time (P50)", measures.whole, HOURS_3),
+        Criterion(
+            name="Timeout Rate",
+            measured=_format_share(timeouts),
+            target="< 1%",
+            met=None if timeouts is None else timeouts < 0.01,
+        ),
+        Criterion(
+            name="Job Pass Rate",
+            measured=_format_share(passes),
+            target="≥ 90%",
+            met=None if passes is None else passes >= 0.9,
+        ),
     )
 
 
@@ -206,56 +293,6 @@ def _all(measures: Sequence[Measure]) -> Word:
     return Word.MEETS
 
 
-NOT_MEASURED = "–"  # noqa: RUF001 - as the relay writes it
-PROMOTION_DAYS, DEMOTION_DAYS = 14, 7
-MONTH = 30 * 86_400  # seconds
-HOURS_3, MINUTES_30 = 3 * 3600, 30 * 60
-
-
-class MeasuredJob(JobIdentity, JobOutcome, JobAttempt, JobDurations, JobSpan):
-    """A completed job of a pull request, at its latest attempt."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Criterion:
-    """One measure of a backend and its target."""
-
-    name: str
-    measured: str
-    target: str
-    met: bool | None  # None: there is nothing to judge
-
-
-@dataclass(frozen=True, kw_only=True)
-class RelayMeasures:
-    """What a backend's jobs came to."""
-
-    jobs: int
-    shared: int  # failures that upstream's own jobs share, which are not among them
-    whole: float | None  # seconds from dispatch to the last report of a run, median
-    longest: float | None  # execution of a job, seconds
-    queue: float | None  # mean, seconds
-    timeout_rate: float | None
-    pass_rate: float | None
-
-
-def measure_jobs(jobs: Sequence[MeasuredJob], shared: Collection[str]) -> RelayMeasures:
-    """Measure the jobs of one backend; `shared` holds the keys of those whose failure is upstream's as well."""
-    counted = [job for job in jobs if job["job_key"] not in shared]
-    total = len(counted)
-    ends = [job["conclusion"] for job in counted]
-    queues = [time for job in counted if (time := job["queue_time"]) is not None]
-    return RelayMeasures(
-        jobs=total,
-        shared=len(jobs) - total,
-        whole=median(spans) if (spans := _spans(counted)) else None,
-        longest=max((time for job in counted if (time := job["execution_time"]) is not None), default=None),
-        queue=mean(queues) if queues else None,
-        timeout_rate=ends.count("timed_out") / total if total else None,
-        pass_rate=ends.count("success") / total if total else None,
-    )
-
-
 def _spans(jobs: Sequence[MeasuredJob]) -> list[float]:
     """Return how long each run took including its wait; runs without a known wait are left out."""
     runs: dict[str, list[MeasuredJob]] = {}
@@ -269,45 +306,6 @@ def _spans(jobs: Sequence[MeasuredJob]) -> list[float]:
         if began and ended and waits:
             spans.append(max(waits) + max(max(ended) - min(began), 0) / 1000)
     return spans
-
-
-def judge_promotion(measures: RelayMeasures, tenure: float | None) -> tuple[Criterion, ...]:
-    """Judge the criteria of promotion to L3; `tenure` is the seconds since the backend reached L2."""
-    held = Criterion(
-        name="Time at L2",
-        measured=plural(int(tenure // 86_400), "day") if tenure is not None else NOT_MEASURED,
-        target="≥ 1 month",
-        met=None if tenure is None else tenure >= MONTH,
-    )
-    end_to_end, timeouts, passes = judge_demotion(measures)
-    return (
-        held,
-        end_to_end,
-        _format_time("Max Execution Time", measures.longest, HOURS_3),
-        _format_time("Avg Queue Time", measures.queue, MINUTES_30),
-        timeouts,
-        passes,
-    )
-
-
-def judge_demotion(measures: RelayMeasures) -> tuple[Criterion, Criterion, Criterion]:
-    """Judge the criteria that an L3 backend has to keep meeting."""
-    timeouts, passes = measures.timeout_rate, measures.pass_rate
-    return (
-        _format_time("End-to-End Time (P50)", measures.whole, HOURS_3),
-        Criterion(
-            name="Timeout Rate",
-            measured=_format_share(timeouts),
-            target="< 1%",
-            met=None if timeouts is None else timeouts < 0.01,
-        ),
-        Criterion(
-            name="Job Pass Rate",
-            measured=_format_share(passes),
-            target="≥ 90%",
-            met=None if passes is None else passes >= 0.9,
-        ),
-    )
 
 
 def _format_time(name: str, seconds: float | None, below: int) -> Criterion:

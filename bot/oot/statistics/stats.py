@@ -20,6 +20,32 @@ GREEN_FROM = 0.95
 AMBER_FROM = 0.80
 INFRA = "infra"  # the kind of failure that is neither the change's nor the backend's code
 FAILED = frozenset({"failure", "timed_out"})  # outcomes
+OUTCOMES = {
+    "success": "success",
+    "failure": "failure",
+    "action_required": "failure",
+    "startup_failure": "failure",
+    "stale": "failure",
+    "timed_out": "timed_out",
+    "cancelled": "cancelled",
+    "skipped": "skipped",
+    "neutral": "neutral",
+}
+ENDS = {
+    "never_started": "never_started",
+    "not_run": "not_run",
+    "not_installed": "not_dispatched",
+    "failed": "not_dispatched",
+    "superseded": "superseded",
+    "cancelled": "cancelled",
+}  # how a dispatch without reports ended
+_Key = tuple[int, str, str, str]  # day, backend and upstream (both case folded), kind of event
+DAY, HOUR = 86_400_000, 3_600_000  # milliseconds
+RATED = frozenset({"success", "failure", "timed_out"})
+RatedCount = tuple[int, int, int]  # day or hour, outcomes that count, successes among them
+RatedCounts = tuple[RatedCount, ...]
+HOURS_A_DAY = 24
+RECENT, BEFORE = HOURS_A_DAY, 7 * HOURS_A_DAY  # hours compared: the last ones with those before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +59,43 @@ class BackendStats(Counts):
     median_queue_time: float | None = None
     p90_queue_time: float | None = None
     last_at: int | None = None  # epoch milliseconds of the last report
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tally(Counts):
+    """Counts, and histograms of times (see `histogram`)."""
+
+    execution: int = 0  # first to last report
+    queue: int = 0  # dispatch to first report
+    whole: int = 0  # both together, of runs whose execution time is known
+    last_at: int = 0  # epoch milliseconds of the last report, 0 without any
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Return 0..1, None when nothing counts."""
+        return self.success / self.rated if self.rated else None
+
+
+ADDED_FIELDS = tuple(field.name for field in fields(Tally) if field.name != "last_at")
+_values = attrgetter(*ADDED_FIELDS)
+NO_TALLY = Tally()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Day(DayOfBackend):
+    """What one backend did on one UTC day for one upstream repository and kind of event."""
+
+    tally: Tally
+    hours: dict[str, list[int]] = field(default_factory=dict)  # hour -> [rated, success]
+
+
+@dataclass(kw_only=True, slots=True)
+class _Sum:
+    """What has been added up of one day so far."""
+
+    newest: tuple[int, str, int] = (0, "", 0)  # time of the newest row, its backend and level
+    tally: Tally = NO_TALLY
+    hours: dict[str, list[int]] = field(default_factory=dict)
 
 
 def measure_backend(sums: Tally) -> BackendStats:
@@ -58,47 +121,6 @@ def grade(pass_rate: float | None) -> str:
     if pass_rate >= GREEN_FROM:
         return "green"
     return "amber" if pass_rate >= AMBER_FROM else "red"
-
-
-OUTCOMES = {
-    "success": "success",
-    "failure": "failure",
-    "action_required": "failure",
-    "startup_failure": "failure",
-    "stale": "failure",
-    "timed_out": "timed_out",
-    "cancelled": "cancelled",
-    "skipped": "skipped",
-    "neutral": "neutral",
-}
-ENDS = {
-    "never_started": "never_started",
-    "not_run": "not_run",
-    "not_installed": "not_dispatched",
-    "failed": "not_dispatched",
-    "superseded": "superseded",
-    "cancelled": "cancelled",
-}  # how a dispatch without reports ended
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tally(Counts):
-    """Counts, and histograms of times (see `histogram`)."""
-
-    execution: int = 0  # first to last report
-    queue: int = 0  # dispatch to first report
-    whole: int = 0  # both together, of runs whose execution time is known
-    last_at: int = 0  # epoch milliseconds of the last report, 0 without any
-
-    @property
-    def pass_rate(self) -> float | None:
-        """Return 0..1, None when nothing counts."""
-        return self.success / self.rated if self.rated else None
-
-
-ADDED_FIELDS = tuple(field.name for field in fields(Tally) if field.name != "last_at")
-_values = attrgetter(*ADDED_FIELDS)
-NO_TALLY = Tally()
 
 
 def add_tallies(tallies: Iterable[Tally]) -> Tally:
@@ -139,33 +161,6 @@ def outcome_of(job: JobOutcome) -> str:
     return OUTCOMES.get(job["conclusion"] or "", "neutral")
 
 
-def _last_report(job: CountableJob) -> int:
-    """Return when the backend last reported on a job; a timeout that we recorded is no report."""
-    return job["received_at"] if job["swept"] else job["updated_at"]
-
-
-_Key = tuple[int, str, str, str]  # day, backend and upstream (both case folded), kind of event
-DAY, HOUR = 86_400_000, 3_600_000  # milliseconds
-RATED = frozenset({"success", "failure", "timed_out"})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Day(DayOfBackend):
-    """What one backend did on one UTC day for one upstream repository and kind of event."""
-
-    tally: Tally
-    hours: dict[str, list[int]] = field(default_factory=dict)  # hour -> [rated, success]
-
-
-@dataclass(kw_only=True, slots=True)
-class _Sum:
-    """What has been added up of one day so far."""
-
-    newest: tuple[int, str, int] = (0, "", 0)  # time of the newest row, its backend and level
-    tally: Tally = NO_TALLY
-    hours: dict[str, list[int]] = field(default_factory=dict)
-
-
 class DayCounter:
     """Adds up rows by day, a slice at a time, so that memory does not grow with their number."""
 
@@ -204,32 +199,6 @@ class DayCounter:
             )
             for (day, backend_key, upstream_key, event_type), sums in self._sums.items()
         ]
-
-
-def _key(row: CountableJob | SilentDispatch, at: int, backend: str) -> _Key:
-    return at // DAY, backend.casefold(), row["upstream_repo"].casefold(), row["event_type"]
-
-
-def _add_hours(
-    hours: dict[str, list[int]], jobs: list[CountableJob], dispatches: list[SilentDispatch]
-) -> None:
-    """Count by hour how many outcomes enter the pass rate, and how many of them are successes."""
-    ends = [
-        (row["received_at"], outcome_of(row)) for row in jobs if row["counts"] and outcome_of(row) in RATED
-    ]
-    ends += [
-        (row["created_at"], "") for row in dispatches if row["counts"] and row["state"] == "never_started"
-    ]
-    for at, end in ends:
-        hour = hours.setdefault(str(at % DAY // HOUR), [0, 0])
-        hour[0] += 1
-        hour[1] += end == "success"
-
-
-RatedCount = tuple[int, int, int]  # day or hour, outcomes that count, successes among them
-RatedCounts = tuple[RatedCount, ...]
-HOURS_A_DAY = 24
-RECENT, BEFORE = HOURS_A_DAY, 7 * HOURS_A_DAY  # hours compared: the last ones with those before
 
 
 def tallies_by_day(days: Iterable[Day], *, first: int, last: int) -> list[Tally | None]:
@@ -298,6 +267,31 @@ def recent_grades(counts: Iterable[RatedCount], *, now: int) -> tuple[str, str]:
             part[0] += rated
             part[1] += success
     return _grade(recent), _grade(before)
+
+
+def _last_report(job: CountableJob) -> int:
+    """Return when the backend last reported on a job; a timeout that we recorded is no report."""
+    return job["received_at"] if job["swept"] else job["updated_at"]
+
+
+def _key(row: CountableJob | SilentDispatch, at: int, backend: str) -> _Key:
+    return at // DAY, backend.casefold(), row["upstream_repo"].casefold(), row["event_type"]
+
+
+def _add_hours(
+    hours: dict[str, list[int]], jobs: list[CountableJob], dispatches: list[SilentDispatch]
+) -> None:
+    """Count by hour how many outcomes enter the pass rate, and how many of them are successes."""
+    ends = [
+        (row["received_at"], outcome_of(row)) for row in jobs if row["counts"] and outcome_of(row) in RATED
+    ]
+    ends += [
+        (row["created_at"], "") for row in dispatches if row["counts"] and row["state"] == "never_started"
+    ]
+    for at, end in ends:
+        hour = hours.setdefault(str(at % DAY // HOUR), [0, 0])
+        hour[0] += 1
+        hour[1] += end == "success"
 
 
 def _grade(counts: list[int]) -> str:

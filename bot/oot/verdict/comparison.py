@@ -32,6 +32,18 @@ if TYPE_CHECKING:
     from bot.oot.verdict.pull_state import PullHead
     from bot.oot.verdict.view import Job
 
+JOB = oot_workflow_job.c
+# cancelled or skipped runs show nothing, and there may be many
+DECISIVE = sorted({"success", *RED_CONCLUSIONS})
+KEYS_PER_QUERY = 500
+MOST_COMPARED = 30  # failing jobs of a backend that are compared
+DAY = 86_400_000  # milliseconds
+BASE_AGE_MOST, ELSEWHERE_AGE_MOST = 30 * DAY, 7 * DAY  # maximum age of a run that a failure is compared with
+RUNS_ON_BASE, RUNS_ELSEWHERE = 3, 10  # how many of them are read
+ENOUGH_OTHERS = 2  # pull requests that fail alike, where failed tests were not reported
+
+Test = tuple[str | None, str]  # classname, name
+
 
 class ComparedRow(TypedDict):
     """What a failed job was found to be, compared with the same job elsewhere."""
@@ -60,55 +72,8 @@ class MergeBaseRow(TypedDict):
 oot_merge_base = table("oot_merge_base", MergeBaseRow, key=("upstream_repo", "head_sha", "base_ref"))
 
 
-JOB = oot_workflow_job.c
-# cancelled or skipped runs show nothing, and there may be many
-DECISIVE = sorted({"success", *RED_CONCLUSIONS})
-KEYS_PER_QUERY = 500
-
-
 class PastRow(JobOutcome, JobSubject, JobPage, JobSpan, JobTests, JobFlags):
     """How a job ended: the columns that are compared."""
-
-
-def _past(*conditions: sa.ColumnElement[bool]) -> RowStatement[PastRow]:
-    """Return the query of runs of the same job, reported by the backend itself, newest first."""
-    bound = sa.bindparam
-    same = (
-        JOB.job_name == bound("name"),
-        JOB.workflow_name == bound("workflow"),
-        JOB.completed_at.between(bound("after"), bound("until")),
-        sa.func.lower(JOB.downstream_repo) == bound("downstream"),
-        sa.func.lower(JOB.upstream_repo) == bound("upstream"),
-        JOB.status == "completed",
-        JOB.conclusion.in_(DECISIVE),
-        JOB.source == "callback",
-        JOB.job_key != bound("key"),
-    )
-    query = select(PastRow, oot_workflow_job).where(*same, *conditions)
-    newest_first = query.order_by(JOB.completed_at.desc(), JOB.job_key)
-    return RowStatement(newest_first.limit(bound("most")))
-
-
-def _on_base() -> sa.ColumnElement[bool]:
-    push = records["push"].c
-    ref = push.ref == sa.bindparam("ref")
-    dispatched = sa.exists().where(
-        oot_dispatch.c.id == JOB.dispatch_id, push.guid == oot_dispatch.c.source_guid, ref
-    )
-    tip = sa.exists().where(
-        push.after == JOB.head_sha, ref, sa.func.lower(push.repo) == sa.func.lower(JOB.upstream_repo)
-    )
-    self_triggered = sa.and_(JOB.event_type.in_(SELF_TRIGGERED), tip)
-    return sa.or_(JOB.head_sha.in_(sa.bindparam("bases", expanding=True)), dispatched, self_triggered)
-
-
-# built once: a pull request may have hundreds of failures
-ON_BASE = _past(JOB.pr_number.is_(None), _on_base())
-ON_OTHER_PULLS = _past(
-    JOB.pr_number.is_not(None),
-    JOB.pr_number.is_distinct_from(sa.bindparam("pull")),
-    JOB.head_sha != sa.bindparam("head"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,39 +85,9 @@ class Failed:
     base_shas: frozenset[str]
 
 
-async def past_on_base(tx: Transaction, failed: Failed, *, within: int, limit: int) -> list[PastRow]:
-    """Return the runs of a job on the base branch or merge base that ended before it did, newest first."""
-    about = {"ref": f"refs/heads/{failed.base_ref}", "bases": sorted(failed.base_shas)}
-    return await tx.fetch(ON_BASE, _about(failed.job, within, limit) | about)
-
-
-async def past_on_other_pulls(tx: Transaction, failed: Failed, *, within: int, limit: int) -> list[PastRow]:
-    """Return the runs of a job on other pull requests that ended before it did, newest first."""
-    about = {"pull": failed.job["pr_number"], "head": failed.job["head_sha"]}
-    return await tx.fetch(ON_OTHER_PULLS, _about(failed.job, within, limit) | about)
-
-
 COMPARED = RowStatement(
     select(ComparedRow, oot_compared).where(oot_compared.c.job_key.in_(sa.bindparam("keys", expanding=True)))
 )
-
-
-async def read_compared(tx: Transaction, keys: Sequence[str]) -> dict[str, ComparedRow]:
-    """Return the stored comparisons by job key: comparing a job takes two queries, and its result never changes."""
-    by_key: dict[str, ComparedRow] = {}
-    for start in range(0, len(keys), KEYS_PER_QUERY):
-        some = {"keys": keys[start : start + KEYS_PER_QUERY]}
-        by_key |= {row["job_key"]: row for row in await tx.fetch(COMPARED, some)}
-    return by_key
-
-
-async def store_compared(tx: Transaction, rows: Sequence[ComparedRow]) -> None:
-    """Store comparisons."""
-    if rows:
-        changed = ("completed_at", "history", "url", "elsewhere")
-        await tx.upsert(oot_compared, rows, replaced=changed)
-
-
 MERGE_BASES = Statement(
     sa.select(oot_merge_base.c.head_sha, oot_merge_base.c.merge_base, oot_merge_base.c.committed_at).where(
         oot_merge_base.c.upstream_repo == sa.bindparam("of_repo"),
@@ -167,55 +102,6 @@ class MergeBase(NamedTuple):
 
     sha: str | None  # None: GitHub knows none
     committed_at: int | None = None
-
-
-async def read_merge_bases(
-    tx: Transaction, repo: str, heads: Sequence[str], *, base_ref: str
-) -> dict[str, MergeBase]:
-    """Return the merge base of each head with a base branch, where GitHub has told it."""
-    about = {"of_repo": repo, "heads": list(heads), "of_base": base_ref}
-    return {
-        row.head_sha: MergeBase(row.merge_base, row.committed_at) for row in await tx.run(MERGE_BASES, about)
-    }
-
-
-async def store_merge_base(
-    tx: Transaction, repo: str, head_sha: str, merge_base: MergeBase, *, base_ref: str
-) -> None:
-    """Store a head's merge base with a base branch, which never changes."""
-    values = {
-        "upstream_repo": repo, "head_sha": head_sha, "base_ref": base_ref, "merge_base": merge_base.sha,
-        "committed_at": merge_base.committed_at, "asked_at": tx.now,
-    }  # fmt: skip
-    await tx.run(tx.insert(oot_merge_base).values(values).on_conflict_do_nothing())
-
-
-def _about(job: JobRow, within: int, limit: int) -> dict[str, Any]:
-    """Return the parameters that name the job that failed.
-
-    Only runs that had ended before count: the comparison stays what it was when the job failed, so that no old check
-    run is written again because of later runs elsewhere.
-    """
-    ended = job["completed_at"] or 0
-    return {
-        "name": job["job_name"],
-        "workflow": job["workflow_name"],
-        "after": ended - within,
-        "until": ended,
-        "downstream": job["downstream_repo"].lower(),
-        "upstream": job["upstream_repo"].lower(),
-        "key": job["job_key"],
-        "most": limit,
-    }
-
-
-MOST_COMPARED = 30  # failing jobs of a backend that are compared
-DAY = 86_400_000  # milliseconds
-BASE_AGE_MOST, ELSEWHERE_AGE_MOST = 30 * DAY, 7 * DAY  # maximum age of a run that a failure is compared with
-RUNS_ON_BASE, RUNS_ELSEWHERE = 3, 10  # how many of them are read
-ENOUGH_OTHERS = 2  # pull requests that fail alike, where failed tests were not reported
-
-Test = tuple[str | None, str]  # classname, name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +149,96 @@ class Comparison:
     fresh: Sequence[ComparedRow]
 
 
+def _past(*conditions: sa.ColumnElement[bool]) -> RowStatement[PastRow]:
+    """Return the query of runs of the same job, reported by the backend itself, newest first."""
+    bound = sa.bindparam
+    same = (
+        JOB.job_name == bound("name"),
+        JOB.workflow_name == bound("workflow"),
+        JOB.completed_at.between(bound("after"), bound("until")),
+        sa.func.lower(JOB.downstream_repo) == bound("downstream"),
+        sa.func.lower(JOB.upstream_repo) == bound("upstream"),
+        JOB.status == "completed",
+        JOB.conclusion.in_(DECISIVE),
+        JOB.source == "callback",
+        JOB.job_key != bound("key"),
+    )
+    query = select(PastRow, oot_workflow_job).where(*same, *conditions)
+    newest_first = query.order_by(JOB.completed_at.desc(), JOB.job_key)
+    return RowStatement(newest_first.limit(bound("most")))
+
+
+def _on_base() -> sa.ColumnElement[bool]:
+    push = records["push"].c
+    ref = push.ref == sa.bindparam("ref")
+    dispatched = sa.exists().where(
+        oot_dispatch.c.id == JOB.dispatch_id, push.guid == oot_dispatch.c.source_guid, ref
+    )
+    tip = sa.exists().where(
+        push.after == JOB.head_sha, ref, sa.func.lower(push.repo) == sa.func.lower(JOB.upstream_repo)
+    )
+    self_triggered = sa.and_(JOB.event_type.in_(SELF_TRIGGERED), tip)
+    return sa.or_(JOB.head_sha.in_(sa.bindparam("bases", expanding=True)), dispatched, self_triggered)
+
+
+# built once: a pull request may have hundreds of failures
+ON_BASE = _past(JOB.pr_number.is_(None), _on_base())
+ON_OTHER_PULLS = _past(
+    JOB.pr_number.is_not(None),
+    JOB.pr_number.is_distinct_from(sa.bindparam("pull")),
+    JOB.head_sha != sa.bindparam("head"),
+)
+
+
+async def past_on_base(tx: Transaction, failed: Failed, *, within: int, limit: int) -> list[PastRow]:
+    """Return the runs of a job on the base branch or merge base that ended before it did, newest first."""
+    about = {"ref": f"refs/heads/{failed.base_ref}", "bases": sorted(failed.base_shas)}
+    return await tx.fetch(ON_BASE, _about(failed.job, within, limit) | about)
+
+
+async def past_on_other_pulls(tx: Transaction, failed: Failed, *, within: int, limit: int) -> list[PastRow]:
+    """Return the runs of a job on other pull requests that ended before it did, newest first."""
+    about = {"pull": failed.job["pr_number"], "head": failed.job["head_sha"]}
+    return await tx.fetch(ON_OTHER_PULLS, _about(failed.job, within, limit) | about)
+
+
+async def read_compared(tx: Transaction, keys: Sequence[str]) -> dict[str, ComparedRow]:
+    """Return the stored comparisons by job key: comparing a job takes two queries, and its result never changes."""
+    by_key: dict[str, ComparedRow] = {}
+    for start in range(0, len(keys), KEYS_PER_QUERY):
+        some = {"keys": keys[start : start + KEYS_PER_QUERY]}
+        by_key |= {row["job_key"]: row for row in await tx.fetch(COMPARED, some)}
+    return by_key
+
+
+async def store_compared(tx: Transaction, rows: Sequence[ComparedRow]) -> None:
+    """Store comparisons."""
+    if rows:
+        changed = ("completed_at", "history", "url", "elsewhere")
+        await tx.upsert(oot_compared, rows, replaced=changed)
+
+
+async def read_merge_bases(
+    tx: Transaction, repo: str, heads: Sequence[str], *, base_ref: str
+) -> dict[str, MergeBase]:
+    """Return the merge base of each head with a base branch, where GitHub has told it."""
+    about = {"of_repo": repo, "heads": list(heads), "of_base": base_ref}
+    return {
+        row.head_sha: MergeBase(row.merge_base, row.committed_at) for row in await tx.run(MERGE_BASES, about)
+    }
+
+
+async def store_merge_base(
+    tx: Transaction, repo: str, head_sha: str, merge_base: MergeBase, *, base_ref: str
+) -> None:
+    """Store a head's merge base with a base branch, which never changes."""
+    values = {
+        "upstream_repo": repo, "head_sha": head_sha, "base_ref": base_ref, "merge_base": merge_base.sha,
+        "committed_at": merge_base.committed_at, "asked_at": tx.now,
+    }  # fmt: skip
+    await tx.run(tx.insert(oot_merge_base).values(values).on_conflict_do_nothing())
+
+
 async def compare_failures(tx: Transaction, head: PullHead, *, base_ref: str | None) -> PullHead:
     """Return a head with its base, its failing jobs compared with others."""
     (based,) = await with_bases(tx, [head], base_ref=base_ref)
@@ -275,21 +251,6 @@ async def with_bases(tx: Transaction, heads: Sequence[PullHead], *, base_ref: st
     shas = [head.view.head_sha for head in heads]
     known = await read_merge_bases(tx, heads[0].view.repo, shas, base_ref=base_ref or "") if heads else {}
     return [_with_base(head, base_ref, known.get(head.view.head_sha)) for head in heads]
-
-
-def _with_base(head: PullHead, base_ref: str | None, merge_base: MergeBase | None) -> PullHead:
-    dispatched = [dispatch.dispatch for dispatch in head.facts.values() if dispatch.dispatch["base_sha"]]
-    last = max(dispatched, key=lambda dispatch: dispatch["created_at"], default=None)
-    ref = base_ref or (last and last["base_ref"]) or ""
-    if merge_base and merge_base.sha:
-        base = BaseCommit(
-            ref=ref, sha=merge_base.sha, is_merge_base=True, committed_at=merge_base.committed_at
-        )
-    elif last and last["base_sha"]:
-        base = BaseCommit(ref=ref, sha=last["base_sha"], is_merge_base=False)
-    else:
-        return head
-    return replace(head, view=replace(head.view, base=base))
 
 
 def comparable_jobs(head: PullHead, base_ref: str | None) -> list[Comparable]:
@@ -394,6 +355,40 @@ def past_run(row: PastRow | JobRow) -> PastRun:
         url=row["workflow_run_url"],
         pull=row["pr_number"],
     )
+
+
+def _about(job: JobRow, within: int, limit: int) -> dict[str, Any]:
+    """Return the parameters that name the job that failed.
+
+    Only runs that had ended before count: the comparison stays what it was when the job failed, so that no old check
+    run is written again because of later runs elsewhere.
+    """
+    ended = job["completed_at"] or 0
+    return {
+        "name": job["job_name"],
+        "workflow": job["workflow_name"],
+        "after": ended - within,
+        "until": ended,
+        "downstream": job["downstream_repo"].lower(),
+        "upstream": job["upstream_repo"].lower(),
+        "key": job["job_key"],
+        "most": limit,
+    }
+
+
+def _with_base(head: PullHead, base_ref: str | None, merge_base: MergeBase | None) -> PullHead:
+    dispatched = [dispatch.dispatch for dispatch in head.facts.values() if dispatch.dispatch["base_sha"]]
+    last = max(dispatched, key=lambda dispatch: dispatch["created_at"], default=None)
+    ref = base_ref or (last and last["base_ref"]) or ""
+    if merge_base and merge_base.sha:
+        base = BaseCommit(
+            ref=ref, sha=merge_base.sha, is_merge_base=True, committed_at=merge_base.committed_at
+        )
+    elif last and last["base_sha"]:
+        base = BaseCommit(ref=ref, sha=last["base_sha"], is_merge_base=False)
+    else:
+        return head
+    return replace(head, view=replace(head.view, base=base))
 
 
 def _with_history(job: Job, compared: Compared | None) -> Job:

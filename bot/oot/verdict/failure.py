@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from bot.web.failures import FailurePlace, ReasonLine
 
 UPSTREAM_JOBS = "upstream"  # what its own jobs are said to be of
+SHARED = "shared"
+MACHINE = "infrastructure"
+_ALIKE = 60  # characters by which a message is found in a line of a log
+NOTHING_KNOWN = FailureStanding(word="", why="", tone="bad")
+NEW, NEW_TEST = "new", "new test"
+_RANKS = {NEW: 0, NEW_TEST: 0, "": 1}  # by word; all others are likely not the change's
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,6 +51,16 @@ class FailedJob:
     def is_upstream(self) -> bool:
         """Whether it is upstream's own."""
         return self.label == UPSTREAM_JOBS
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureDetail:
+    """What backends reported of a failed test; identical reports are merged."""
+
+    labels: tuple[str, ...]
+    place: str  # file and line
+    message: str
+    trace: str
 
 
 def list_reported(backends: Iterable[Backend]) -> list[FailedJob]:
@@ -103,89 +119,9 @@ def keys_by_id(repo: str, jobs: Sequence[WorkflowJobRow]) -> Mapping[int, JobKey
     }
 
 
-def _of_job(backend: Backend, job: Job) -> FailedJob:
-    return _reported(backend.repo, backend.label, job, blocking=backend.decides)
-
-
-def _reported(repo: str, label: str, job: Job, *, blocking: bool) -> FailedJob:
-    return FailedJob(
-        key=_key(repo, job),
-        label=label,
-        name=job.name,
-        group=job.workflow,
-        word=view.job_word(job),
-        attempt=job.run_attempt,
-        url=job.url,
-        blocking=blocking,
-        tests=job.failed_tests,
-        failed=max(job.failed or 0, len(job.failed_tests)),
-        standing=_standing(job),
-        said=job.triage,
-    )
-
-
-def _key(repo: str, job: Job) -> JobKey:
-    return JobKey(repo.lower(), job.run_id, job.run_attempt, job.name)
-
-
-def _standing(job: Job) -> FailureStanding | None:
-    if job.history is None or job.history is History.NO_BASELINE:
-        return None
-    tone: Tone = "bad" if job.history is History.NEW else "warn"
-    return FailureStanding(
-        word=job.history.value, why=view.explain_history(job), url=job.evidence_url, tone=tone
-    )
-
-
-def _of_backend(backend: Backend) -> FailedJob:
-    return FailedJob(
-        key=JobKey(backend.repo.lower(), "", 0, ""),
-        label=backend.label,
-        name="",
-        group="",
-        word=view.state_word(backend.state),
-        attempt=backend.attempt,
-        url=backend.run_url,
-        blocking=backend.decides,
-        said=backend.reason,
-    )
-
-
-def _of_check(repo: str, check: UpstreamCheck) -> FailedJob:
-    attempt = check.attempt or 1
-    return FailedJob(
-        key=key_of(repo, check),
-        label=UPSTREAM_JOBS,
-        name=check.name,
-        group=check.group,
-        word=check.outcome,
-        attempt=attempt,
-        url=f"/{repo}/job/{check.job_id}" if check.job_id else check.url,
-        said=check.title,
-    )
-
-
-SHARED = "shared"
-MACHINE = "infrastructure"
-_ALIKE = 60  # characters by which a message is found in a line of a log
-NOTHING_KNOWN = FailureStanding(word="", why="", tone="bad")
-NEW, NEW_TEST = "new", "new test"
-_RANKS = {NEW: 0, NEW_TEST: 0, "": 1}  # by word; all others are likely not the change's
-
-
 def rank_of(standing: FailureStanding) -> int:
     """Return the rank of a failure: those that the change likely caused come first."""
     return _RANKS.get(standing.word, len(_RANKS))
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailureDetail:
-    """What backends reported of a failed test; identical reports are merged."""
-
-    labels: tuple[str, ...]
-    place: str  # file and line
-    message: str
-    trace: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,10 +268,6 @@ class FailureCounts:
         )
 
 
-def _ordered(kinds: Iterable[str]) -> list[str]:
-    return sorted(kinds, key=lambda kind: (_RANKS.get(kind, len(_RANKS)), kind))
-
-
 @dataclass(frozen=True, kw_only=True)
 class FailureList:
     """All failures of a commit; those that the change likely caused come first."""
@@ -384,6 +316,72 @@ class FailureList:
         for failure in self.on_backend(repo):
             kinds[failure.kind_on(repo)] += failure.count
         return FailureCounts(kinds=kinds, more=self.tests_left > 0)
+
+
+def _of_job(backend: Backend, job: Job) -> FailedJob:
+    return _reported(backend.repo, backend.label, job, blocking=backend.decides)
+
+
+def _reported(repo: str, label: str, job: Job, *, blocking: bool) -> FailedJob:
+    return FailedJob(
+        key=_key(repo, job),
+        label=label,
+        name=job.name,
+        group=job.workflow,
+        word=view.job_word(job),
+        attempt=job.run_attempt,
+        url=job.url,
+        blocking=blocking,
+        tests=job.failed_tests,
+        failed=max(job.failed or 0, len(job.failed_tests)),
+        standing=_standing(job),
+        said=job.triage,
+    )
+
+
+def _key(repo: str, job: Job) -> JobKey:
+    return JobKey(repo.lower(), job.run_id, job.run_attempt, job.name)
+
+
+def _standing(job: Job) -> FailureStanding | None:
+    if job.history is None or job.history is History.NO_BASELINE:
+        return None
+    tone: Tone = "bad" if job.history is History.NEW else "warn"
+    return FailureStanding(
+        word=job.history.value, why=view.explain_history(job), url=job.evidence_url, tone=tone
+    )
+
+
+def _of_backend(backend: Backend) -> FailedJob:
+    return FailedJob(
+        key=JobKey(backend.repo.lower(), "", 0, ""),
+        label=backend.label,
+        name="",
+        group="",
+        word=view.state_word(backend.state),
+        attempt=backend.attempt,
+        url=backend.run_url,
+        blocking=backend.decides,
+        said=backend.reason,
+    )
+
+
+def _of_check(repo: str, check: UpstreamCheck) -> FailedJob:
+    attempt = check.attempt or 1
+    return FailedJob(
+        key=key_of(repo, check),
+        label=UPSTREAM_JOBS,
+        name=check.name,
+        group=check.group,
+        word=check.outcome,
+        attempt=attempt,
+        url=f"/{repo}/job/{check.job_id}" if check.job_id else check.url,
+        said=check.title,
+    )
+
+
+def _ordered(kinds: Iterable[str]) -> list[str]:
+    return sorted(kinds, key=lambda kind: (_RANKS.get(kind, len(_RANKS)), kind))
 
 
 def _count(failures: Iterable[Failure]) -> FailureCounts:

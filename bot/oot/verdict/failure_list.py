@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Reported = defaultdict[str, list[tuple[FailedJob, FailedTest]]]  # by the test's name
 
 VAGUE = frozenset({"", "generic"})  # kinds of lines that do not say why a job failed
+HISTORIES = {NEW: History.NEW, NEW_TEST: History.NEW, "": History.NO_BASELINE, "flaky": History.FLAKY}
 
 
 def list_on_backends(pull: Pull) -> FailureList:
@@ -70,6 +71,24 @@ def list_failures(
         aside=tuple(failure for failure in every if failure.is_known and not failure.blocking),
         tests_left=known_failures.tests_left,
         links=tuple(known_failures.links),
+    )
+
+
+def settle_histories(backends: Iterable[Backend], failures: FailureList) -> tuple[Backend, ...]:
+    """Return backends whose failing jobs have the history that the list of failures gives what failed in them."""
+    standings: defaultdict[tuple[JobKey, str], list[FailureStanding]] = defaultdict(list)
+    for failure in failures.all:
+        for job in failure.jobs:
+            standings[job.key, job.group].append(failure.standing_on(job.key.repo))
+    return tuple(
+        replace(
+            backend,
+            jobs=tuple(
+                _settle(job, standings.get((_history_key(backend, job), job.workflow), ()))
+                for job in backend.jobs
+            ),
+        )
+        for backend in backends
     )
 
 
@@ -318,27 +337,6 @@ def _joined(failures: Sequence[Failure]) -> list[Failure]:
 
 def _urgency(failure: Failure) -> tuple[bool, int, bool, int, str]:
     return not failure.blocking, failure.rank, not failure.is_test, -len(failure.failing_on), failure.name
-
-
-HISTORIES = {NEW: History.NEW, NEW_TEST: History.NEW, "": History.NO_BASELINE, "flaky": History.FLAKY}
-
-
-def settle_histories(backends: Iterable[Backend], failures: FailureList) -> tuple[Backend, ...]:
-    """Return backends whose failing jobs have the history that the list of failures gives what failed in them."""
-    standings: defaultdict[tuple[JobKey, str], list[FailureStanding]] = defaultdict(list)
-    for failure in failures.all:
-        for job in failure.jobs:
-            standings[job.key, job.group].append(failure.standing_on(job.key.repo))
-    return tuple(
-        replace(
-            backend,
-            jobs=tuple(
-                _settle(job, standings.get((_history_key(backend, job), job.workflow), ()))
-                for job in backend.jobs
-            ),
-        )
-        for backend in backends
-    )
 
 
 def _history_key(backend: Backend, job: Job) -> JobKey:

@@ -153,6 +153,14 @@ def judge_gate(backends: Sequence[Backend], *, unknown: str = "") -> Gate:
     return Gate(state=state, blocking=blocking, unknown=unknown)
 
 
+def describe_gate_failure(backend: Backend, failures: FailureList | None) -> str:
+    """Describe why a backend has not passed, by the list of failures: "2 new failures", "never started"."""
+    if backend.state is not State.FAILURE or failures is None:
+        return view.state_word(backend.state)
+    counts = failures.count_on(backend.repo)
+    return counts.phrase if counts.total else view.state_word(backend.state)
+
+
 def _stops(backend: Backend) -> bool:
     """Whether a deciding backend makes the gate fail: it has finished without passing."""
     return backend.state.finished and backend.state is not State.SUCCESS and not backend.passes_unrun
@@ -168,11 +176,3 @@ def _begun_at(backend: Backend) -> int | None:
         return backend.dispatched_at
     starts = [job.started_at for job in backend.jobs if not job.finished and job.started_at is not None]
     return min(starts, default=None)
-
-
-def describe_gate_failure(backend: Backend, failures: FailureList | None) -> str:
-    """Describe why a backend has not passed, by the list of failures: "2 new failures", "never started"."""
-    if backend.state is not State.FAILURE or failures is None:
-        return view.state_word(backend.state)
-    counts = failures.count_on(backend.repo)
-    return counts.phrase if counts.total else view.state_word(backend.state)

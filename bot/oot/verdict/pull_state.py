@@ -38,6 +38,28 @@ if TYPE_CHECKING:
     from bot.oot.verdict.view import Backend, Job
     from bot.web.blocks import JobLine
 
+NO_ALLOWLIST = "no valid allowlist has been read yet"
+MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs are maintained
+MOST_RECENT = 5  # dispatches of a head to one backend that are read
+ANSWERS = 3  # to the last commands, shown in the comment
+PRIVATE_LOG = "the log is private"
+GITHUB_PAGE = re.compile(
+    r"https?://[^/?#]+/[^/?#]+/[^/?#]+/actions/runs/[0-9]+(?:/(?:attempts|job)/[0-9]+)*/?"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullHead:
+    """One head of a pull request: what is shown of it, and the facts it was judged by."""
+
+    view: Pull
+    facts: Mapping[str, Facts]  # of the dispatches that count, by the backend's case folded name
+    entries: Mapping[str, Entry]
+    expecting: bool = False  # newest head of an open pull request: blocking backends are due on it
+    undispatched: tuple[Backend, ...] = ()  # that block, on a head that expects none any more
+    recent: tuple[Facts, ...] = ()  # of the last dispatches to each backend
+    judged: bool = True  # otherwise only its SHA was read
+
 
 def labels_ask_for(device: str | None, labels: Collection[str], prefixes: Sequence[str]) -> bool:
     """Return whether a pull request with these labels asks for a device."""
@@ -63,22 +85,6 @@ def in_doubt(record: PullRow | None, events: Sequence[LabelEventRow]) -> bool:
     last = [event for event in events if event["updated_at"] == second]
     added = events[0]["action"] == "labeled"
     return len(last) > 1 or added != (events[0]["label_name"] in (record["labels"] or ()))
-
-
-NO_ALLOWLIST = "no valid allowlist has been read yet"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PullHead:
-    """One head of a pull request: what is shown of it, and the facts it was judged by."""
-
-    view: Pull
-    facts: Mapping[str, Facts]  # of the dispatches that count, by the backend's case folded name
-    entries: Mapping[str, Entry]
-    expecting: bool = False  # newest head of an open pull request: blocking backends are due on it
-    undispatched: tuple[Backend, ...] = ()  # that block, on a head that expects none any more
-    recent: tuple[Facts, ...] = ()  # of the last dispatches to each backend
-    judged: bool = True  # otherwise only its SHA was read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,17 +173,6 @@ class HeadJudge:
 
     def _page_of(self, sha: str, backend: str) -> str:
         return f"{self._page}?sha={sha}#{anchor_of(backend)}"
-
-
-def _with_ignore(backend: Backend, ignore: IgnoreRow | None) -> Backend:
-    if ignore is None:
-        return backend
-    return replace(backend, ignored_by=ignore["login"], ignored_reason=ignore["reason"])
-
-
-MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs are maintained
-MOST_RECENT = 5  # dispatches of a head to one backend that are read
-ANSWERS = 3  # to the last commands, shown in the comment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,6 +277,47 @@ async def read_pull(
     )
 
 
+async def hide_private_names(tx: Transaction, settings: Settings, state: PullState) -> PullState:
+    """Return the state as check runs and comment may show it."""
+    backends = {backend.repo for head in state.heads for backend in head.view.backends}
+    names = await read_private_names(tx, settings, backends)
+    if not names.backends:
+        return state
+    heads = tuple(
+        replace(
+            head,
+            view=hide_in_pull(head.view, names),
+            undispatched=tuple(hide_in_backend(backend, names) for backend in head.undispatched),
+        )
+        for head in state.heads
+    )
+    return replace(state, heads=heads)
+
+
+def hide_in_pull(pull: Pull, names: PrivateNames) -> Pull:
+    """Return a head without private names."""
+    return replace(
+        pull,
+        backends=tuple(hide_in_backend(backend, names) for backend in pull.backends),
+        previous=hide_in_pull(pull.previous, names) if pull.previous else None,
+    )
+
+
+def hide_in_backend(backend: Backend, names: PrivateNames) -> Backend:
+    """Return a backend without private names."""
+    if not names.hides(backend.repo):
+        return backend
+    jobs = tuple(_hide_in_job(job, backend.repo, names) for job in backend.jobs)
+    lines = tuple(_hide_in_line(line, names.job(backend.repo, "", line.job)) for line in backend.lines)
+    return replace(backend, jobs=jobs, lines=lines, run_url=_page(backend.run_url))
+
+
+def _with_ignore(backend: Backend, ignore: IgnoreRow | None) -> Backend:
+    if ignore is None:
+        return backend
+    return replace(backend, ignored_by=ignore["login"], ignored_reason=ignore["reason"])
+
+
 async def _judge(
     tx: Transaction,
     settings: Settings,
@@ -379,47 +415,6 @@ def _newest_first(record: PullRow | None, known: Sequence[str]) -> list[str]:
 def _is_valid(record: PullRow | None, row: DispatchRow | IgnoreRow) -> bool:
     """Whether a dispatch or an ignore still counts: on the current head, only for the current base branch."""
     return record is None or row["head_sha"] != record["head_sha"] or row["base_ref"] == record["base_ref"]
-
-
-PRIVATE_LOG = "the log is private"
-GITHUB_PAGE = re.compile(
-    r"https?://[^/?#]+/[^/?#]+/[^/?#]+/actions/runs/[0-9]+(?:/(?:attempts|job)/[0-9]+)*/?"
-)
-
-
-async def hide_private_names(tx: Transaction, settings: Settings, state: PullState) -> PullState:
-    """Return the state as check runs and comment may show it."""
-    backends = {backend.repo for head in state.heads for backend in head.view.backends}
-    names = await read_private_names(tx, settings, backends)
-    if not names.backends:
-        return state
-    heads = tuple(
-        replace(
-            head,
-            view=hide_in_pull(head.view, names),
-            undispatched=tuple(hide_in_backend(backend, names) for backend in head.undispatched),
-        )
-        for head in state.heads
-    )
-    return replace(state, heads=heads)
-
-
-def hide_in_pull(pull: Pull, names: PrivateNames) -> Pull:
-    """Return a head without private names."""
-    return replace(
-        pull,
-        backends=tuple(hide_in_backend(backend, names) for backend in pull.backends),
-        previous=hide_in_pull(pull.previous, names) if pull.previous else None,
-    )
-
-
-def hide_in_backend(backend: Backend, names: PrivateNames) -> Backend:
-    """Return a backend without private names."""
-    if not names.hides(backend.repo):
-        return backend
-    jobs = tuple(_hide_in_job(job, backend.repo, names) for job in backend.jobs)
-    lines = tuple(_hide_in_line(line, names.job(backend.repo, "", line.job)) for line in backend.lines)
-    return replace(backend, jobs=jobs, lines=lines, run_url=_page(backend.run_url))
 
 
 def _hide_in_job(job: Job, backend: str, names: PrivateNames) -> Job:

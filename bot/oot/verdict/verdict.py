@@ -20,6 +20,76 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import DispatchRow, JobRow, RerunRow, RunStatusRow
 
 T = TypeVar("T")
+RED_CONCLUSIONS = frozenset({"failure", "timed_out", "action_required", "startup_failure", "stale"})
+PASSING = frozenset({"success", "neutral", "skipped"})
+SKIPPED_BY = "skipped_"  # begins the state of a dispatch that a rule decided against; the rule follows
+QUIET = 60_000  # milliseconds without news after which an unconfirmed L4 backend counts as finished
+DISPATCH_EVENTS = frozenset({"repository_dispatch", "workflow_dispatch"})  # that start a run on our behalf
+REASONS = {
+    "superseded": "superseded before it was sent",
+    "unproven": "its reports came with too little proof for L4: run it again",
+}
+FINAL_STATUSES = frozenset({"completed", "missing", "unconfirmed", "unreadable"})  # no other will follow soon
+
+
+class State(StrEnum):
+    """The state of a backend on one head. The first six are unfinished."""
+
+    QUEUED = "queued"  # dispatched (or to be), no report yet
+    RUNNING = "running"  # at least one job unfinished
+    CONFIRMING = "confirming"  # reported success, waiting for GitHub's confirmation
+    HELD = "held"  # policy: trusted, and no one with write access has given ok-to-test
+    WAITING = "waiting"  # its machines are busy, or its dispatches of a day are used up
+    UNASKED = "unasked"  # it blocks, and was not sent this commit
+    SUCCESS = "success"
+    FAILURE = "failure"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    NEUTRAL = "neutral"
+    NEVER_STARTED = "never_started"  # dispatched, silent past START_TIMEOUT
+    NOT_RUN = "not_run"  # the same, of a backend that need not answer
+    SKIPPED = "skipped"  # not worth running by its entry
+    NOT_INSTALLED = "not_installed"  # the App is not installed on the backend
+    DISPATCH_FAILED = "dispatch_failed"  # GitHub refused the dispatch for good
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is expected to happen on its own."""
+        return self not in _UNFINISHED
+
+    @property
+    def red(self) -> bool:
+        """Whether it needs attention: it finished otherwise than passed, neutral, cancelled, skipped or not run."""
+        return self in _RED
+
+
+_UNFINISHED = frozenset(
+    {State.QUEUED, State.RUNNING, State.CONFIRMING, State.HELD, State.WAITING, State.UNASKED}
+)
+_RED = frozenset(
+    {State.FAILURE, State.TIMED_OUT, State.NEVER_STARTED, State.NOT_INSTALLED, State.DISPATCH_FAILED}
+)
+WORST_FIRST = (State.FAILURE, State.TIMED_OUT, State.CANCELLED)  # of what GitHub says about several runs
+STATE_OF_DISPATCH = {  # while nothing is reported on it
+    "not_installed": State.NOT_INSTALLED,
+    "failed": State.DISPATCH_FAILED,
+    "never_started": State.NEVER_STARTED,
+    "not_run": State.NOT_RUN,
+    "held": State.HELD,
+    "waiting": State.WAITING,
+    "unasked": State.UNASKED,
+    "superseded": State.CANCELLED,
+    "cancelled": State.CANCELLED,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The state of a backend, with a reason where it needs one, and the jobs it was judged by."""
+
+    state: State
+    reason: str
+    jobs: Sequence[JobRow] = ()  # the latest attempt of each, unfinished where it is being run again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,18 +185,6 @@ async def read_facts(
     }
 
 
-def _ended(rows: Sequence[JobRow]) -> Sequence[JobRow]:
-    """Return a dispatch's jobs if all have finished: only then do other runs decide."""
-    return rows if all(row["status"] == "completed" for row in rows) else ()
-
-
-def _announced(
-    backend: str, rows: Sequence[JobRow], announced: Mapping[tuple[str, str], Sequence[RunStatusRow]]
-) -> list[RunStatusRow]:
-    beside = [run for row in rows for run in announced.get((backend, row["run_id"]), ())]
-    return list({run["run_id"]: run for run in beside}.values())
-
-
 def newest_by_backend(dispatches: Sequence[DispatchRow]) -> dict[str, DispatchRow]:
     """Return each backend's dispatch that counts: the newest that was not dropped, else the newest."""
     chosen: dict[str, DispatchRow] = {}
@@ -152,10 +210,6 @@ def answered_pushes(dispatches: Sequence[DispatchRow]) -> list[DispatchRow]:
     return list({(row["backend_key"], row["ref"]): row for row in oldest_first}.values())
 
 
-def _is_beside(row: DispatchRow) -> bool:
-    return row["event_type"] == "push" and row["pr_number"] is not None
-
-
 def merge_facts(
     known: Mapping[str, Facts], counting: Mapping[str, DispatchRow], pushed: Iterable[DispatchRow]
 ) -> dict[str, Facts]:
@@ -176,83 +230,6 @@ def latest_attempts(rows: Iterable[JobRow]) -> list[JobRow]:
         if name not in chosen or row["run_attempt"] > chosen[name]["run_attempt"]:
             chosen[name] = row
     return list(chosen.values())
-
-
-def _grouped(rows: Iterable[T], key: Callable[[T], str | None]) -> defaultdict[str | None, list[T]]:
-    groups: defaultdict[str | None, list[T]] = defaultdict(list)
-    for row in rows:
-        groups[key(row)].append(row)
-    return groups
-
-
-class State(StrEnum):
-    """The state of a backend on one head. The first six are unfinished."""
-
-    QUEUED = "queued"  # dispatched (or to be), no report yet
-    RUNNING = "running"  # at least one job unfinished
-    CONFIRMING = "confirming"  # reported success, waiting for GitHub's confirmation
-    HELD = "held"  # policy: trusted, and no one with write access has given ok-to-test
-    WAITING = "waiting"  # its machines are busy, or its dispatches of a day are used up
-    UNASKED = "unasked"  # it blocks, and was not sent this commit
-    SUCCESS = "success"
-    FAILURE = "failure"
-    TIMED_OUT = "timed_out"
-    CANCELLED = "cancelled"
-    NEUTRAL = "neutral"
-    NEVER_STARTED = "never_started"  # dispatched, silent past START_TIMEOUT
-    NOT_RUN = "not_run"  # the same, of a backend that need not answer
-    SKIPPED = "skipped"  # not worth running by its entry
-    NOT_INSTALLED = "not_installed"  # the App is not installed on the backend
-    DISPATCH_FAILED = "dispatch_failed"  # GitHub refused the dispatch for good
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing more is expected to happen on its own."""
-        return self not in _UNFINISHED
-
-    @property
-    def red(self) -> bool:
-        """Whether it needs attention: it finished otherwise than passed, neutral, cancelled, skipped or not run."""
-        return self in _RED
-
-
-_UNFINISHED = frozenset(
-    {State.QUEUED, State.RUNNING, State.CONFIRMING, State.HELD, State.WAITING, State.UNASKED}
-)
-_RED = frozenset(
-    {State.FAILURE, State.TIMED_OUT, State.NEVER_STARTED, State.NOT_INSTALLED, State.DISPATCH_FAILED}
-)
-RED_CONCLUSIONS = frozenset({"failure", "timed_out", "action_required", "startup_failure", "stale"})
-PASSING = frozenset({"success", "neutral", "skipped"})
-SKIPPED_BY = "skipped_"  # begins the state of a dispatch that a rule decided against; the rule follows
-QUIET = 60_000  # milliseconds without news after which an unconfirmed L4 backend counts as finished
-WORST_FIRST = (State.FAILURE, State.TIMED_OUT, State.CANCELLED)  # of what GitHub says about several runs
-DISPATCH_EVENTS = frozenset({"repository_dispatch", "workflow_dispatch"})  # that start a run on our behalf
-STATE_OF_DISPATCH = {  # while nothing is reported on it
-    "not_installed": State.NOT_INSTALLED,
-    "failed": State.DISPATCH_FAILED,
-    "never_started": State.NEVER_STARTED,
-    "not_run": State.NOT_RUN,
-    "held": State.HELD,
-    "waiting": State.WAITING,
-    "unasked": State.UNASKED,
-    "superseded": State.CANCELLED,
-    "cancelled": State.CANCELLED,
-}
-REASONS = {
-    "superseded": "superseded before it was sent",
-    "unproven": "its reports came with too little proof for L4: run it again",
-}
-FINAL_STATUSES = frozenset({"completed", "missing", "unconfirmed", "unreadable"})  # no other will follow soon
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """The state of a backend, with a reason where it needs one, and the jobs it was judged by."""
-
-    state: State
-    reason: str
-    jobs: Sequence[JobRow] = ()  # the latest attempt of each, unfinished where it is being run again
 
 
 def state_of(facts: Facts, entry: Entry | None, *, now: int) -> State:
@@ -340,6 +317,29 @@ def unjudged_reruns(reports: Reports) -> dict[str, int]:
         if _is_unsuccessful(job) and job["run_attempt"] < newest[job["run_id"]]
     }
     return {run: newest[run] for run in again if not _is_final(reports, run, newest[run])}
+
+
+def _ended(rows: Sequence[JobRow]) -> Sequence[JobRow]:
+    """Return a dispatch's jobs if all have finished: only then do other runs decide."""
+    return rows if all(row["status"] == "completed" for row in rows) else ()
+
+
+def _announced(
+    backend: str, rows: Sequence[JobRow], announced: Mapping[tuple[str, str], Sequence[RunStatusRow]]
+) -> list[RunStatusRow]:
+    beside = [run for row in rows for run in announced.get((backend, row["run_id"]), ())]
+    return list({run["run_id"]: run for run in beside}.values())
+
+
+def _is_beside(row: DispatchRow) -> bool:
+    return row["event_type"] == "push" and row["pr_number"] is not None
+
+
+def _grouped(rows: Iterable[T], key: Callable[[T], str | None]) -> defaultdict[str | None, list[T]]:
+    groups: defaultdict[str | None, list[T]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return groups
 
 
 def _is_unsuccessful(job: JobRow) -> bool:

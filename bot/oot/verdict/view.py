@@ -30,6 +30,37 @@ if TYPE_CHECKING:
     from bot.web.blocks import BlockLine, HeadTests, JobLine
 
 _LEVELS = frozenset(Level)
+OK_TO_TEST = "oot/ok-to-test"  # the label that releases a held dispatch
+
+_STATES = {
+    State.QUEUED: ("⏳", "queued"),
+    State.RUNNING: ("⏳", "running"),
+    State.CONFIRMING: ("⏳", "being confirmed"),
+    State.HELD: ("✋", "held back"),
+    State.WAITING: ("⏳", "waiting for a machine"),
+    State.UNASKED: ("⏳", "not sent yet"),
+    State.SUCCESS: ("✅", "passed"),
+    State.FAILURE: ("❌", "failed"),
+    State.TIMED_OUT: ("❌", "timed out"),
+    State.CANCELLED: ("⚪", "cancelled"),
+    State.NEUTRAL: ("⚪", "neutral"),
+    State.NEVER_STARTED: ("❌", "never started"),
+    State.NOT_RUN: ("⚪", "not run"),
+    State.SKIPPED: ("⚪", "not needed"),
+    State.NOT_INSTALLED: ("❌", "not installed"),
+    State.DISPATCH_FAILED: ("❌", "could not be dispatched"),
+}
+_CONCLUSIONS = {
+    "success": ("✅", "passed"),
+    "failure": ("❌", "failed"),
+    "timed_out": ("❌", "timed out"),
+    "action_required": ("❌", "needs action"),
+    "startup_failure": ("❌", "could not start"),
+    "stale": ("❌", "went stale"),
+    "cancelled": ("⚪", "cancelled"),
+    "skipped": ("⚪", "skipped"),
+    "neutral": ("⚪", "neutral"),
+}
 
 
 class History(StrEnum):
@@ -103,6 +134,59 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CommandAnswer:
+    """The answer to one command in a comment."""
+
+    login: str
+    command: str  # the line as it was written
+    text: str  # a sentence or two
+    refused: bool = False
+    awaited: bool = False  # the author waits for the text: a question, or a command without effect
+    at: int = 0  # epoch milliseconds of the command
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseCommit:
+    """The commit of the base branch that a head is compared with."""
+
+    ref: str
+    sha: str
+    is_merge_base: bool  # False: what the branch was at when the head was dispatched, until GitHub is asked
+    committed_at: int | None = None  # epoch milliseconds, of a merge base
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pull:
+    """A pull request's head and every backend that has, or should have, a verdict on it."""
+
+    repo: str  # upstream owner/name
+    number: int
+    head_sha: str
+    backends: tuple[Backend, ...] = ()
+    page_url: str = ""  # the HUD's page of this pull request
+    help_url: str = ""  # where levels, words and commands are explained
+    previous: Pull | None = None  # the last head with a verdict, while this one has no report yet
+    gate_unknown: str = ""  # why the blocking backends are unknown; empty when they are known
+    answers: tuple[CommandAnswer, ...] = ()  # to the last commands, oldest first
+    tests: HeadTests | None = None  # of backends
+    failures: FailureList | None = None  # on backends; None: only their reports are known
+    remarks: tuple[BlockLine, ...] = ()  # of other capabilities, for the comment
+    base: BaseCommit | None = None
+
+    @property
+    def reported(self) -> bool:
+        """Whether any backend has reported on this head."""
+        return any(backend.jobs or backend.state.finished for backend in self.backends)
+
+
+_HISTORIES = {
+    History.NEW: "passes on the base branch",
+    History.KNOWN: "fails on the base branch too",
+    History.FLAKY: "also passed on this commit",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Backend:
     """One backend on one head: its dispatch, its reports and the verdict on them."""
 
@@ -164,52 +248,6 @@ class Backend:
         return tuple(job for job in self.jobs if job.red)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandAnswer:
-    """The answer to one command in a comment."""
-
-    login: str
-    command: str  # the line as it was written
-    text: str  # a sentence or two
-    refused: bool = False
-    awaited: bool = False  # the author waits for the text: a question, or a command without effect
-    at: int = 0  # epoch milliseconds of the command
-
-
-@dataclass(frozen=True, kw_only=True)
-class BaseCommit:
-    """The commit of the base branch that a head is compared with."""
-
-    ref: str
-    sha: str
-    is_merge_base: bool  # False: what the branch was at when the head was dispatched, until GitHub is asked
-    committed_at: int | None = None  # epoch milliseconds, of a merge base
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pull:
-    """A pull request's head and every backend that has, or should have, a verdict on it."""
-
-    repo: str  # upstream owner/name
-    number: int
-    head_sha: str
-    backends: tuple[Backend, ...] = ()
-    page_url: str = ""  # the HUD's page of this pull request
-    help_url: str = ""  # where levels, words and commands are explained
-    previous: Pull | None = None  # the last head with a verdict, while this one has no report yet
-    gate_unknown: str = ""  # why the blocking backends are unknown; empty when they are known
-    answers: tuple[CommandAnswer, ...] = ()  # to the last commands, oldest first
-    tests: HeadTests | None = None  # of backends
-    failures: FailureList | None = None  # on backends; None: only their reports are known
-    remarks: tuple[BlockLine, ...] = ()  # of other capabilities, for the comment
-    base: BaseCommit | None = None
-
-    @property
-    def reported(self) -> bool:
-        """Whether any backend has reported on this head."""
-        return any(backend.jobs or backend.state.finished for backend in self.backends)
-
-
 def job_of(row: JobRow) -> Job:
     """Return a stored job as it is shown."""
     times = visibility.job_times(row)
@@ -235,15 +273,6 @@ def job_of(row: JobRow) -> Job:
         unsaid="no_conclusion" in row["flags"] and row["status"] == "completed",
         triage=_triage(row["triage_verdict"]),
     )
-
-
-def _triage(verdict: dict[str, Any] | None) -> str:
-    """Return a backend's own verdict as one line."""
-    if not verdict:
-        return ""
-    suspect = verdict.get("suspected_upstream") or {}
-    whom = f" #{suspect['pr']}" if "pr" in suspect else f" {text.short(suspect['commit'])}" if suspect else ""
-    return f"{verdict['category']}{whom} ({verdict['confidence']} confidence): {verdict['summary']}"
 
 
 def dispatched(
@@ -301,57 +330,9 @@ def relayed(rows: Sequence[JobRow], *, page_url: str) -> Backend:
     )
 
 
-def _finished_at(verdict: Verdict, dispatched_at: int | None) -> int | None:
-    ends = [at for row in verdict.jobs if (at := visibility.job_times(row).completed_at) is not None]
-    return max(ends, default=dispatched_at) if verdict.state.finished else None
-
-
-def _run_url(verdict: Verdict) -> str | None:
-    return next((row["workflow_run_url"] for row in reversed(verdict.jobs) if row["workflow_run_url"]), None)
-
-
 def anchor_of(backend: str) -> str:
     """Return the page anchor of a backend's section."""
     return "backend-" + backend.casefold().replace("/", "-")
-
-
-OK_TO_TEST = "oot/ok-to-test"  # the label that releases a held dispatch
-
-_STATES = {
-    State.QUEUED: ("⏳", "queued"),
-    State.RUNNING: ("⏳", "running"),
-    State.CONFIRMING: ("⏳", "being confirmed"),
-    State.HELD: ("✋", "held back"),
-    State.WAITING: ("⏳", "waiting for a machine"),
-    State.UNASKED: ("⏳", "not sent yet"),
-    State.SUCCESS: ("✅", "passed"),
-    State.FAILURE: ("❌", "failed"),
-    State.TIMED_OUT: ("❌", "timed out"),
-    State.CANCELLED: ("⚪", "cancelled"),
-    State.NEUTRAL: ("⚪", "neutral"),
-    State.NEVER_STARTED: ("❌", "never started"),
-    State.NOT_RUN: ("⚪", "not run"),
-    State.SKIPPED: ("⚪", "not needed"),
-    State.NOT_INSTALLED: ("❌", "not installed"),
-    State.DISPATCH_FAILED: ("❌", "could not be dispatched"),
-}
-_CONCLUSIONS = {
-    "success": ("✅", "passed"),
-    "failure": ("❌", "failed"),
-    "timed_out": ("❌", "timed out"),
-    "action_required": ("❌", "needs action"),
-    "startup_failure": ("❌", "could not start"),
-    "stale": ("❌", "went stale"),
-    "cancelled": ("⚪", "cancelled"),
-    "skipped": ("⚪", "skipped"),
-    "neutral": ("⚪", "neutral"),
-}
-
-_HISTORIES = {
-    History.NEW: "passes on the base branch",
-    History.KNOWN: "fails on the base branch too",
-    History.FLAKY: "also passed on this commit",
-}
 
 
 def state_sign(state: State) -> str:
@@ -462,6 +443,24 @@ def being_cancelled(label: str) -> str:
 def not_cancelled(label: str) -> str:
     """Return the end of the sentence that withdraws this answer."""
     return f" of {label}, so it goes on: "
+
+
+def _triage(verdict: dict[str, Any] | None) -> str:
+    """Return a backend's own verdict as one line."""
+    if not verdict:
+        return ""
+    suspect = verdict.get("suspected_upstream") or {}
+    whom = f" #{suspect['pr']}" if "pr" in suspect else f" {text.short(suspect['commit'])}" if suspect else ""
+    return f"{verdict['category']}{whom} ({verdict['confidence']} confidence): {verdict['summary']}"
+
+
+def _finished_at(verdict: Verdict, dispatched_at: int | None) -> int | None:
+    ends = [at for row in verdict.jobs if (at := visibility.job_times(row).completed_at) is not None]
+    return max(ends, default=dispatched_at) if verdict.state.finished else None
+
+
+def _run_url(verdict: Verdict) -> str | None:
+    return next((row["workflow_run_url"] for row in reversed(verdict.jobs) if row["workflow_run_url"]), None)
 
 
 def _outcome(job: Job) -> tuple[str, str]:

@@ -94,12 +94,6 @@ def answer_allowlist(versions: AllowlistVersions) -> Allowlist:
     )
 
 
-def _entry(entry: terms.Entry, otherwise: Collection[str]) -> Entry:
-    """Return a backend of the allowlist; one that names no actions has those of PULL_ACTIONS, `otherwise`."""
-    actions = otherwise if entry.actions is None else entry.actions
-    return fill_struct(Entry, entry, events=sorted(entry.events), actions=sorted(actions))
-
-
 VIEW = View(
     read=read_allowlist,
     of_upstream=True,
@@ -113,3 +107,9 @@ VIEW = View(
         refusals=(NOTHING_TO_SHOW,),
     ),
 )
+
+
+def _entry(entry: terms.Entry, otherwise: Collection[str]) -> Entry:
+    """Return a backend of the allowlist; one that names no actions has those of PULL_ACTIONS, `otherwise`."""
+    actions = otherwise if entry.actions is None else entry.actions
+    return fill_struct(Entry, entry, events=sorted(entry.events), actions=sorted(actions))

@@ -47,18 +47,6 @@ if TYPE_CHECKING:
     from bot.pages.backends.job_rows import LoweringJob, PullTitle
     from bot.web.parameters import Query
 
-
-async def describe_demotion(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
-    """Explain why a demoted backend starts no check runs."""
-    lines = []
-    for upstream in subject.upstreams:
-        number = (await read_demoting_pulls(tx, upstream)).get(subject.repo.casefold())
-        if number is not None:
-            words = f"at L3 it begins no check runs: {upstream}#{number} proposes to demote it, until it is closed"
-            lines.append(BlockLine(text=words, url=f"/{upstream}/pull/{number}", tone="wait"))
-    return [Block(heading="Temporary demotion", lines=tuple(lines))] if lines else []
-
-
 TABS = {
     "pulls": ("Pull requests", ("pull_request",)),
     "trunk": ("Trunk", ("push",)),
@@ -73,6 +61,9 @@ TAB_IN_ADDRESS = Parameter("tab", lambda request: "tab" in request.query, defaul
 COLUMNS = declare.choice("columns", ("", "all"), "all: none is folded")
 ON = declare.day("on", "only jobs of this day (UTC)", only="page")
 CELL = Parameter("cell", lambda request: request.query.get("cell", ""), "")
+LOWERING_DAYS = 7  # days
+MOST_LOWERING = 20
+MOST_LEVELS = 20
 
 
 @dataclass(kw_only=True)
@@ -123,6 +114,17 @@ class BackendOnPage:
     github: str
 
 
+async def describe_demotion(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
+    """Explain why a demoted backend starts no check runs."""
+    lines = []
+    for upstream in subject.upstreams:
+        number = (await read_demoting_pulls(tx, upstream)).get(subject.repo.casefold())
+        if number is not None:
+            words = f"at L3 it begins no check runs: {upstream}#{number} proposes to demote it, until it is closed"
+            lines.append(BlockLine(text=words, url=f"/{upstream}/pull/{number}", tone="wait"))
+    return [Block(heading="Temporary demotion", lines=tuple(lines))] if lines else []
+
+
 async def read_backend_page(query: Query) -> BackendOnPage:
     """Read one backend; the query selects the window, the tab and the open cell. Raises Rejected 404."""
     tx, repo, wide, hidden = query.tx, query[BACKEND], query[COLUMNS] == "all", query.hidden
@@ -160,38 +162,6 @@ async def read_backend_page(query: Query) -> BackendOnPage:
         form_key=query.request.get(access.FORM_KEY),
         github=web_url(query.settings.github_api_url),
     )
-
-
-async def _read_tab(
-    query: Query, repo: str, window: Window, on: int | None
-) -> tuple[str, JobFilter, list[GridJob]]:
-    """Return the requested tab and its jobs; by default the nightlies of a backend that reports nothing else.
-
-    Jobs are those of a day where one was asked for, the filter is that of the window.
-    """
-    tabs = [query[TAB]] if query[TAB_IN_ADDRESS] or on is not None else [query[TAB], "nightly"]
-    filters = {
-        tab: JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=query.hidden.names)
-        for tab in tabs
-    }
-    for tab, wanted in filters.items():
-        shown = wanted if on is None else replace(wanted, since=on * DAY, until=(on + 1) * DAY)
-        if grid_jobs := await job_rows.grid_jobs(query.tx, shown, commits=COMMITS, limit=CELLS):
-            return tab, wanted, grid_jobs
-    return tabs[0], filters[tabs[0]], []
-
-
-async def _read_blocks(query: Query, repo: str) -> list[Block]:
-    """Return the blocks below the jobs."""
-    tx = query.tx
-    shown = tuple(upstream for upstream in query.settings.upstream_repo if not query.hidden.has(upstream))
-    subject = BackendPageSubject(repo=repo, upstreams=shown)
-    first = order_blocks(
-        await dispatches.describe_pings(tx, subject),
-        await describe_demotion(tx, subject),
-        await usage.show_backend(tx, subject),
-    )
-    return [*first, *await describe_backend(query, subject)]
 
 
 def show_backend(backend: BackendOnPage) -> dict[str, Any]:
@@ -256,6 +226,51 @@ def most_failing(failed: Iterable[JobRow]) -> list[FailingTest]:
     return order[:FAILING_TESTS]
 
 
+VIEW = View(
+    read=read_backend_page,
+    of_upstream=True,
+    parameters=(BACKEND, DAYS, TAB, TAB_IN_ADDRESS, COLUMNS, ON, CELL),
+    page=Page(path="/oot/{org}/{repo}", template="backend.html", values=show_backend),
+)
+
+
+async def describe_backend(query: Query, subject: BackendPageSubject) -> list[Block]:
+    """Describe the history of its levels, and which runs lowered its pass rate in the last week."""
+    return [*await _levels(query.tx, subject.repo), *await _lowering(query, subject)]
+
+
+async def _read_tab(
+    query: Query, repo: str, window: Window, on: int | None
+) -> tuple[str, JobFilter, list[GridJob]]:
+    """Return the requested tab and its jobs; by default the nightlies of a backend that reports nothing else.
+
+    Jobs are those of a day where one was asked for, the filter is that of the window.
+    """
+    tabs = [query[TAB]] if query[TAB_IN_ADDRESS] or on is not None else [query[TAB], "nightly"]
+    filters = {
+        tab: JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=query.hidden.names)
+        for tab in tabs
+    }
+    for tab, wanted in filters.items():
+        shown = wanted if on is None else replace(wanted, since=on * DAY, until=(on + 1) * DAY)
+        if grid_jobs := await job_rows.grid_jobs(query.tx, shown, commits=COMMITS, limit=CELLS):
+            return tab, wanted, grid_jobs
+    return tabs[0], filters[tabs[0]], []
+
+
+async def _read_blocks(query: Query, repo: str) -> list[Block]:
+    """Return the blocks below the jobs."""
+    tx = query.tx
+    shown = tuple(upstream for upstream in query.settings.upstream_repo if not query.hidden.has(upstream))
+    subject = BackendPageSubject(repo=repo, upstreams=shown)
+    first = order_blocks(
+        await dispatches.describe_pings(tx, subject),
+        await describe_demotion(tx, subject),
+        await usage.show_backend(tx, subject),
+    )
+    return [*first, *await describe_backend(query, subject)]
+
+
 async def _read_open_cell(tx: Transaction, grid: Matrix, key: str, names: PrivateNames) -> OpenCell | None:
     """Read the jobs of an open cell in full, with their earlier attempts."""
     opened = grid.find(key)
@@ -286,24 +301,6 @@ async def _read_titles(tx: Transaction, grid: Matrix) -> dict[tuple[str, int], P
         for upstream, wanted in numbers.items()
         for number, title in (await job_rows.titles_of_pulls(tx, upstream, wanted)).items()
     }
-
-
-VIEW = View(
-    read=read_backend_page,
-    of_upstream=True,
-    parameters=(BACKEND, DAYS, TAB, TAB_IN_ADDRESS, COLUMNS, ON, CELL),
-    page=Page(path="/oot/{org}/{repo}", template="backend.html", values=show_backend),
-)
-
-
-LOWERING_DAYS = 7  # days
-MOST_LOWERING = 20
-MOST_LEVELS = 20
-
-
-async def describe_backend(query: Query, subject: BackendPageSubject) -> list[Block]:
-    """Describe the history of its levels, and which runs lowered its pass rate in the last week."""
-    return [*await _levels(query.tx, subject.repo), *await _lowering(query, subject)]
 
 
 async def _levels(tx: Transaction, repo: str) -> list[Block]:

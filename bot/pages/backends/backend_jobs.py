@@ -46,7 +46,6 @@ BEFORE = declare.before([name == "job_key" for name in jobs.ORDER_OF_JOBS])
 PARAMETERS = (BACKEND, DAYS, EVENTS, LIMIT, BEFORE)
 CSV_PARAMETERS = (BACKEND, DAYS, EVENTS, CSV_LIMIT, BEFORE)
 
-
 UNANSWERED = (
     "delivery_id", "upstream_repo", "event_type", "pr_number", "head_sha", "state", "error", "created_at",
     "dispatched_at",
@@ -83,24 +82,6 @@ class BackendJobs:
 async def read_backend_jobs(query: Query) -> BackendJobs:
     """Read a backend and its newest jobs; raises Rejected 404."""
     return await _read_at_most(query, query[LIMIT])
-
-
-async def _read_at_most(query: Query, limit: int) -> BackendJobs:
-    tx, repo, hidden = query.tx, query[BACKEND], query.hidden
-    window = Window(days=query[DAYS], now=tx.now)
-    backend, _ = await health.read_backend(tx, hidden, repo, window)
-    rows = await jobs.latest_jobs(
-        tx, repo, since=window.since, limit=limit + 1, hidden=hidden.names, events=query[EVENTS], before=query[BEFORE]
-    )  # fmt: skip
-    last = rows[limit - 1] if len(rows) > limit else None
-    place = (last["received_at"], last["run_attempt"], last["job_key"]) if last else None
-    return BackendJobs(
-        health=backend,
-        days=query[DAYS],
-        jobs=await hide_in_jobs(query, rows[:limit]),
-        following=addresses.following(place) if place else None,
-        unanswered=await job_rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
-    )
 
 
 def answer_backend_jobs(backend: BackendJobs) -> BackendAnswer:
@@ -160,3 +141,21 @@ CSV = Endpoint(
         refusals=[op.WRONG_PARAMETER, NOTHING_TO_SHOW, UNKNOWN_BACKEND, *op.READING],
     ),
 )
+
+
+async def _read_at_most(query: Query, limit: int) -> BackendJobs:
+    tx, repo, hidden = query.tx, query[BACKEND], query.hidden
+    window = Window(days=query[DAYS], now=tx.now)
+    backend, _ = await health.read_backend(tx, hidden, repo, window)
+    rows = await jobs.latest_jobs(
+        tx, repo, since=window.since, limit=limit + 1, hidden=hidden.names, events=query[EVENTS], before=query[BEFORE]
+    )  # fmt: skip
+    last = rows[limit - 1] if len(rows) > limit else None
+    place = (last["received_at"], last["run_attempt"], last["job_key"]) if last else None
+    return BackendJobs(
+        health=backend,
+        days=query[DAYS],
+        jobs=await hide_in_jobs(query, rows[:limit]),
+        following=addresses.following(place) if place else None,
+        unanswered=await job_rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
+    )

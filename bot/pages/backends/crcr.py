@@ -28,32 +28,9 @@ from bot.web.view import Endpoint
 if TYPE_CHECKING:
     from bot.oot.statistics.readiness import RelayMeasures
 
-
-def send_json(answer: object) -> web.Response:
-    """Answer with JSON."""
-    headers = {"Content-Type": "application/json; charset=utf-8"}
-    return web.Response(body=msgspec.json.encode(answer), headers=headers)
-
-
-def crcr_operation(
-    path: str,
-    name: str,
-    summary: str,
-    kind: Any,
-    *known: Parameter[Any],
-    refusals: tuple[op.Refusal, ...] = (op.WRONG_PARAMETER,),
-) -> op.Operation:
-    """Describe an address for the interface's document."""
-    return op.Operation(
-        f"GET {path}",
-        name,
-        summary,
-        op.Content(kind, f"{summary}, as dashboards of the cross-repository CI relay ask for them"),
-        topic=op.Topic("CRCR", "What dashboards of the cross-repository CI relay ask for."),
-        callers=op.READER,
-        refusals=[*refusals, *op.READING],
-        parameters=describe_parameters(known),
-    )
+MOST_VALUES = 50  # pull requests or commits of one answer: the first
+ONE_SHA = re.compile(r"[0-9a-fA-F]{1,64}")
+ONE_NUMBER = re.compile(r"[0-9]{1,18}")  # 0 stands for no pull request
 
 
 class CriterionStatus(Struct, frozen=True):
@@ -81,88 +58,6 @@ class LevelStatus(Struct, frozen=True):
     """The L3 backends of the allowlist in force"""
 
     repos: list[BackendStatus]
-
-
-@in_render_thread
-async def send_level_status(request: web.Request) -> web.Response:
-    """Answer with the L3 backends and whether each should be demoted; silence alone demotes nobody."""
-    async with open_query(request, ()) as query:
-        query.hidden.check_upstream(query.settings)
-        in_force = await allowlists.read_in_force(query.tx)
-        statuses = [
-            _backend_status(
-                entry.repo,
-                await measure_backend(query, entry, days=DEMOTION_DAYS),
-            )
-            for entry in (in_force.at(Level.L3) if in_force else ())
-        ]
-    return send_json(LevelStatus(repos=statuses))
-
-
-def _backend_status(repo: str, measures: RelayMeasures) -> BackendStatus:
-    criteria = judge_demotion(measures)
-    return BackendStatus(
-        repo=repo,
-        level="L3",
-        change="demote" if any(criterion.met is False for criterion in criteria) else None,
-        no_data=not measures.jobs,
-        window_days=DEMOTION_DAYS,
-        criteria=[
-            CriterionStatus(criterion.name, criterion.measured, criterion.target, criterion.met)
-            for criterion in criteria
-        ],
-        shared_failures=measures.shared,
-    )
-
-
-LEVEL_STATUS = Endpoint(
-    web.get("/api/crcr/level-status", send_level_status),
-    crcr_operation(
-        "/api/crcr/level-status",
-        "crcrLevelStatus",
-        "L3 backends and whether to demote them",
-        LevelStatus,
-        refusals=(NOTHING_TO_SHOW,),
-    ),
-)
-
-
-MOST_VALUES = 50  # pull requests or commits of one answer: the first
-ONE_SHA = re.compile(r"[0-9a-fA-F]{1,64}")
-ONE_NUMBER = re.compile(r"[0-9]{1,18}")  # 0 stands for no pull request
-
-
-def _needed_repo(request: web.Request) -> str:
-    repo = addresses.needed(request, "repo")
-    if not FULL_NAME.fullmatch(repo):
-        raise Rejected(400, "invalid_parameter", "repo is written as owner/name")
-    return repo
-
-
-def _needed_list(name: str, pattern: re.Pattern[str], description: str) -> Parameter[list[str]]:
-    """Return a parameter of several values, of which the first MOST_VALUES count; raises Rejected 400 when read."""
-
-    def read(request: web.Request) -> list[str]:
-        values = [text.strip() for text in addresses.needed(request, name).split(",")]
-        wanted = [text for text in values if text][:MOST_VALUES]
-        if not wanted or not all(map(pattern.fullmatch, wanted)):
-            detail = f"{name} must be one or more, with commas between, each like {pattern.pattern}"
-            raise Rejected(400, "invalid_parameter", detail)
-        return wanted
-
-    kind = Annotated[str, matching(f"{pattern.pattern}(,{pattern.pattern}){{0,{MOST_VALUES - 1}}}")]
-    return Parameter(name, read, [], (op.needed(name, kind, description),))
-
-
-REPO = Parameter(
-    "repo",
-    _needed_repo,
-    "",
-    (op.needed("repo", Annotated[str, matching(FULL_NAME)], "owner/name"),),
-    names_repository=True,
-)
-NUMBERS = _needed_list("prs", ONE_NUMBER, f"numbers, at most {MOST_VALUES}")
-SHAS = _needed_list("shas", ONE_SHA, f"at most {MOST_VALUES}")
 
 
 class ListedBackend(Struct, frozen=True):
@@ -198,6 +93,94 @@ class CommitInfo(
     after: str
     head_commit_message: str
     pusher_name: str
+
+
+def send_json(answer: object) -> web.Response:
+    """Answer with JSON."""
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    return web.Response(body=msgspec.json.encode(answer), headers=headers)
+
+
+def crcr_operation(
+    path: str,
+    name: str,
+    summary: str,
+    kind: Any,
+    *known: Parameter[Any],
+    refusals: tuple[op.Refusal, ...] = (op.WRONG_PARAMETER,),
+) -> op.Operation:
+    """Describe an address for the interface's document."""
+    return op.Operation(
+        f"GET {path}",
+        name,
+        summary,
+        op.Content(kind, f"{summary}, as dashboards of the cross-repository CI relay ask for them"),
+        topic=op.Topic("CRCR", "What dashboards of the cross-repository CI relay ask for."),
+        callers=op.READER,
+        refusals=[*refusals, *op.READING],
+        parameters=describe_parameters(known),
+    )
+
+
+@in_render_thread
+async def send_level_status(request: web.Request) -> web.Response:
+    """Answer with the L3 backends and whether each should be demoted; silence alone demotes nobody."""
+    async with open_query(request, ()) as query:
+        query.hidden.check_upstream(query.settings)
+        in_force = await allowlists.read_in_force(query.tx)
+        statuses = [
+            _backend_status(
+                entry.repo,
+                await measure_backend(query, entry, days=DEMOTION_DAYS),
+            )
+            for entry in (in_force.at(Level.L3) if in_force else ())
+        ]
+    return send_json(LevelStatus(repos=statuses))
+
+
+LEVEL_STATUS = Endpoint(
+    web.get("/api/crcr/level-status", send_level_status),
+    crcr_operation(
+        "/api/crcr/level-status",
+        "crcrLevelStatus",
+        "L3 backends and whether to demote them",
+        LevelStatus,
+        refusals=(NOTHING_TO_SHOW,),
+    ),
+)
+
+
+def _needed_repo(request: web.Request) -> str:
+    repo = addresses.needed(request, "repo")
+    if not FULL_NAME.fullmatch(repo):
+        raise Rejected(400, "invalid_parameter", "repo is written as owner/name")
+    return repo
+
+
+def _needed_list(name: str, pattern: re.Pattern[str], description: str) -> Parameter[list[str]]:
+    """Return a parameter of several values, of which the first MOST_VALUES count; raises Rejected 400 when read."""
+
+    def read(request: web.Request) -> list[str]:
+        values = [text.strip() for text in addresses.needed(request, name).split(",")]
+        wanted = [text for text in values if text][:MOST_VALUES]
+        if not wanted or not all(map(pattern.fullmatch, wanted)):
+            detail = f"{name} must be one or more, with commas between, each like {pattern.pattern}"
+            raise Rejected(400, "invalid_parameter", detail)
+        return wanted
+
+    kind = Annotated[str, matching(f"{pattern.pattern}(,{pattern.pattern}){{0,{MOST_VALUES - 1}}}")]
+    return Parameter(name, read, [], (op.needed(name, kind, description),))
+
+
+REPO = Parameter(
+    "repo",
+    _needed_repo,
+    "",
+    (op.needed("repo", Annotated[str, matching(FULL_NAME)], "owner/name"),),
+    names_repository=True,
+)
+NUMBERS = _needed_list("prs", ONE_NUMBER, f"numbers, at most {MOST_VALUES}")
+SHAS = _needed_list("shas", ONE_SHA, f"at most {MOST_VALUES}")
 
 
 async def redirect_to_overview(request: web.Request) -> web.Response:
@@ -250,12 +233,6 @@ async def send_commits(request: web.Request) -> web.Response:
     return send_json([CommitInfo(sha, *titles.get(sha.lower(), ("", ""))) for sha in query[SHAS]])
 
 
-def _redirect(request: web.Request, path: str) -> web.Response:
-    """Redirect to another page of ours and keep the query."""
-    location = request.rel_url.with_path(path, keep_query=True)
-    return web.Response(status=302, headers={"Location": str(location)})
-
-
 ENDPOINTS = (
     Endpoint(web.get("/crcr", redirect_to_overview)),
     Endpoint(web.get("/crcr/metrics", redirect_to_metrics)),
@@ -294,3 +271,25 @@ ENDPOINTS = (
         ),
     ),
 )
+
+
+def _backend_status(repo: str, measures: RelayMeasures) -> BackendStatus:
+    criteria = judge_demotion(measures)
+    return BackendStatus(
+        repo=repo,
+        level="L3",
+        change="demote" if any(criterion.met is False for criterion in criteria) else None,
+        no_data=not measures.jobs,
+        window_days=DEMOTION_DAYS,
+        criteria=[
+            CriterionStatus(criterion.name, criterion.measured, criterion.target, criterion.met)
+            for criterion in criteria
+        ],
+        shared_failures=measures.shared,
+    )
+
+
+def _redirect(request: web.Request, path: str) -> web.Response:
+    """Redirect to another page of ours and keep the query."""
+    location = request.rel_url.with_path(path, keep_query=True)
+    return web.Response(status=302, headers={"Location": str(location)})

@@ -39,6 +39,28 @@ SKEW = 5_000  # milliseconds that GitHub's clock may be behind
 PATIENCE = 600_000  # milliseconds until a step that has not come is likely not to
 PING_TONES: dict[str, Tone] = {"ok": "good", "failed": "bad", "waiting": "wait"}
 LISTEN = "does a workflow on the default branch have `repository_dispatch: types: [..., ping]`?"
+MOST_SHOWN = 300  # on the page
+DISPATCHES_REFRESH = 60  # seconds
+WEEK = 7  # days that say how long a backend's queue usually is
+WORDS_OF: dict[Way, str] = {
+    "held": "held for approval", "queued": "waiting for a machine", "sending": "to be sent",
+    "waiting": "waiting for a report", "running": "running",
+}  # fmt: skip
+STATE = declare.choice("state", ("", *WAYS), "only dispatches that are so far")
+LIMIT = declare.limit(200)
+COLUMNS = (
+    "delivery_id", "upstream_repo", "event_type", "pr_number", "head_sha", "backend", "level", "device", "attempts",
+    "created_at", "dispatched_at",
+)  # fmt: skip
+PING_REFRESH = 5  # seconds between two looks at a ping that goes on
+PING_STATES = ("ok", "failed", "waiting")
+UNKNOWN_PING = DeclaredRefusal(
+    404, "unknown_ping", "no ping of that id was sent to this backend, or it is private"
+)
+PING_ID = re.compile(f"{PING_PREFIX}[0-9a-f-]{{36}}")
+PING_PARAMETER = declare.in_path(
+    "id", Annotated[str, matching(PING_ID)], "id of the ping", parse=lambda text: text[:100], default=""
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +77,84 @@ class PingStage:
     def tone(self) -> Tone:
         """Its sign and colour."""
         return PING_TONES[self.state]
+
+
+class DispatchUnderway(RowAnswer, row=DispatchRow, only=COLUMNS, rename={"pr_number": "pr"}, frozen=True):
+    """A dispatch that is not finished"""
+
+    state: Annotated[str, one_of(WAYS)]
+    since: Annotated[Time, Meta(description="when it was made, sent or began to run")]
+    age: Annotated[float, Meta(description="seconds since then")]
+    long: Annotated[bool, Meta(description="waits longer than nine of ten did in the last week")]
+    oncalls: list[str]
+
+
+class Dispatches(Answer, frozen=True, kw_only=True):
+    """Dispatches under way, the oldest first"""
+
+    total: int
+    dispatches: list[DispatchUnderway]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnderwayLine:
+    """A dispatch under way, with what is known of its backend."""
+
+    underway: Underway
+    label: str
+    oncalls: tuple[str, ...]
+    long: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedDispatches:
+    """The dispatches that the request selects."""
+
+    lines: list[UnderwayLine]
+    total: int
+    limit: int
+    words: str
+    level: int | None
+    state: str
+    oncall: str
+    now: int
+
+
+class PingStep(Struct, frozen=True, kw_only=True):
+    """One step of a ping."""
+
+    name: str
+    state: Annotated[str, one_of(PING_STATES)]
+    words: str
+    at: Time | None
+
+
+class Ping(
+    RowAnswer, row=PingRow, only=("id", "backend", "requested_by", "created_at"), frozen=True, kw_only=True
+):
+    """A test dispatch and how far it has come"""
+
+    outcome: Annotated[str, one_of(PING_STATES)]
+    words: str
+    steps: list[PingStep]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PingWithSteps:
+    """A ping and its steps."""
+
+    row: PingRow
+    steps: list[PingStage]
+
+    @property
+    def state(self) -> str:
+        """How it went as a whole."""
+        return outcome_of(self.steps)[0]
+
+    @property
+    def words(self) -> str:
+        """Where it stands."""
+        return outcome_of(self.steps)[1]
 
 
 async def read_steps(tx: Transaction, row: PingRow) -> list[PingStage]:
@@ -79,6 +179,158 @@ def describe_steps(
         _started(row, entry, run, late=late),
         *_reported(row, late=late),
     ]
+
+
+def outcome_of(steps: list[PingStage]) -> tuple[str, str]:
+    """Return the state of a whole ping, and the words that say where it stands."""
+    failed = next((step for step in steps if step.state == "failed"), None)
+    if failed is not None:
+        return "failed", f"{failed.name}: {failed.words or 'no'}"
+    waiting = next((step for step in steps if step.state == "waiting"), None)
+    if waiting is not None:
+        return "waiting", f"waiting: {waiting.name}"
+    return "ok", "every step works"
+
+
+async def describe_pings(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
+    """Return the newest pings, for the page of their backend."""
+    lines = []
+    for row in await rows.read_newest_pings(tx, subject.repo, limit=PINGS_SHOWN):
+        state, words = outcome_of(await read_steps(tx, row))
+        text = f"{words} (asked for by {row['requested_by']})"
+        lines.append(BlockLine(text=text, url=ping_path(row), tone=PING_TONES[state]))
+    return [Block(heading="Pings", lines=tuple(lines), last=True)] if lines else []
+
+
+async def read_dispatches(query: Query) -> SelectedDispatches:
+    """Read the dispatches under way."""
+    backends = {
+        backend.repo.casefold(): backend
+        for backend in await health.read_backends(query.tx, query.hidden, WEEK, query.request.app[DAY_SUMS])
+    }
+    allowlist = await allowlists.read_in_force(query.tx)
+    entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
+    lines = []
+    for underway in await health.read_underway(query.tx, hidden=query.hidden.names):
+        key = underway.row["backend_key"]
+        entry, known = entries.get(key), backends.get(key)
+        line = UnderwayLine(
+            underway=underway,
+            label=entry.label if entry else underway.row["backend"],
+            oncalls=entry.oncalls if entry else (),
+            long=health.waits_long(underway, known, query.tx.now),
+        )
+        if _matches(line, query):
+            lines.append(line)
+    limit = MOST_SHOWN if query.for_page else query[LIMIT]
+    return SelectedDispatches(
+        lines=lines[:limit],
+        total=len(lines),
+        limit=limit,
+        words=query[WORDS],
+        level=query[LEVEL],
+        state=query[STATE],
+        oncall=query[ONCALL],
+        now=query.tx.now,
+    )
+
+
+def show_dispatches(selected: SelectedDispatches) -> dict[str, Any]:
+    """Return what the page shows."""
+    chosen = {
+        "q": selected.words,
+        "level": selected.level,
+        "state": selected.state,
+        "oncall": selected.oncall,
+    }
+    query = urlencode({name: value for name, value in chosen.items() if value})
+    return {
+        "lines": selected.lines,
+        "total": selected.total,
+        "query": selected.words,
+        "level": selected.level,
+        "chosen_state": selected.state,
+        "oncall": selected.oncall,
+        "words_of": WORDS_OF,
+        "rest": f"&{query}" if query else "",
+    }
+
+
+def answer_dispatches(selected: SelectedDispatches) -> Dispatches:
+    """Return the JSON of the dispatches."""
+    return Dispatches(
+        total=selected.total, dispatches=[_answer_dispatch(line, selected.now) for line in selected.lines]
+    )
+
+
+DISPATCHES_VIEW = View(
+    read=read_dispatches,
+    of_upstream=True,
+    parameters=(STATE, LEVEL, WORDS, ONCALL, LIMIT),
+    page=Page(path="/oot/dispatches", template="dispatches.html", values=show_dispatches, refresh=DISPATCHES_REFRESH),
+    json=Json(
+        path="/api/oot/dispatches",
+        answer=answer_dispatches,
+        content=Dispatches,
+        name="dispatchesUnderway",
+        summary="Dispatches that wait or run",
+        topic=RESULTS,
+        refusals=(NOTHING_TO_SHOW,),
+        link=lambda selected: {
+            "state": selected.state, "level": selected.level or "", "q": selected.words, "oncall": selected.oncall,
+        },
+    ),
+)  # fmt: skip
+
+
+async def read_ping(query: Query) -> PingWithSteps:
+    """Read a ping; raises Rejected 404."""
+    row = None if query.hidden.has(query[BACKEND]) else await rows.get_ping(query.tx, query[PING_PARAMETER])
+    if row is None or row["backend_key"] != query[BACKEND].casefold():
+        raise UNKNOWN_PING.because(f"{query[BACKEND][:200]} has no ping {query[PING_PARAMETER]}")
+    return PingWithSteps(row=row, steps=await read_steps(query.tx, row))
+
+
+def show_ping(ping: PingWithSteps) -> dict[str, Any]:
+    """Return what the page shows."""
+    return {"ping": ping.row, "steps": ping.steps, "state": ping.state, "words": ping.words}
+
+
+def answer_ping(ping: PingWithSteps) -> Ping:
+    """Return the ping as JSON."""
+    return fill_struct(
+        Ping,
+        ping.row,
+        outcome=ping.state,
+        words=ping.words,
+        steps=[
+            PingStep(name=step.name, state=step.state, words=step.words, at=time(step.at))
+            for step in ping.steps
+        ],
+    )
+
+
+PING_VIEW = View(
+    read=read_ping,
+    of_upstream=True,
+    parameters=(BACKEND, PING_PARAMETER),
+    page=Page(
+        path="/oot/{org}/{repo}/pings/{id}",
+        template="ping.html",
+        values=show_ping,
+        refresh=lambda ping: PING_REFRESH if ping.state == "waiting" else 0,
+    ),
+    json=Json(
+        path="/api/oot/backends/{org}/{repo}/pings/{id}",
+        answer=answer_ping,
+        content=Ping,
+        name="ping",
+        summary="The steps of a test dispatch",
+        topic=RESULTS,
+        refusals=(NOTHING_TO_SHOW, UNKNOWN_PING),
+        link=lambda ping: {"repo": ping.row["backend"], "id": ping.row["id"]},
+    ),
+)
 
 
 def _allowlisted(entry: Entry | None) -> PingStage:
@@ -163,116 +415,6 @@ def _reported(row: PingRow, *, late: bool) -> list[PingStage]:
     ]
 
 
-def outcome_of(steps: list[PingStage]) -> tuple[str, str]:
-    """Return the state of a whole ping, and the words that say where it stands."""
-    failed = next((step for step in steps if step.state == "failed"), None)
-    if failed is not None:
-        return "failed", f"{failed.name}: {failed.words or 'no'}"
-    waiting = next((step for step in steps if step.state == "waiting"), None)
-    if waiting is not None:
-        return "waiting", f"waiting: {waiting.name}"
-    return "ok", "every step works"
-
-
-async def describe_pings(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
-    """Return the newest pings, for the page of their backend."""
-    lines = []
-    for row in await rows.read_newest_pings(tx, subject.repo, limit=PINGS_SHOWN):
-        state, words = outcome_of(await read_steps(tx, row))
-        text = f"{words} (asked for by {row['requested_by']})"
-        lines.append(BlockLine(text=text, url=ping_path(row), tone=PING_TONES[state]))
-    return [Block(heading="Pings", lines=tuple(lines), last=True)] if lines else []
-
-
-MOST_SHOWN = 300  # on the page
-DISPATCHES_REFRESH = 60  # seconds
-WEEK = 7  # days that say how long a backend's queue usually is
-WORDS_OF: dict[Way, str] = {
-    "held": "held for approval", "queued": "waiting for a machine", "sending": "to be sent",
-    "waiting": "waiting for a report", "running": "running",
-}  # fmt: skip
-STATE = declare.choice("state", ("", *WAYS), "only dispatches that are so far")
-LIMIT = declare.limit(200)
-COLUMNS = (
-    "delivery_id", "upstream_repo", "event_type", "pr_number", "head_sha", "backend", "level", "device", "attempts",
-    "created_at", "dispatched_at",
-)  # fmt: skip
-
-
-class DispatchUnderway(RowAnswer, row=DispatchRow, only=COLUMNS, rename={"pr_number": "pr"}, frozen=True):
-    """A dispatch that is not finished"""
-
-    state: Annotated[str, one_of(WAYS)]
-    since: Annotated[Time, Meta(description="when it was made, sent or began to run")]
-    age: Annotated[float, Meta(description="seconds since then")]
-    long: Annotated[bool, Meta(description="waits longer than nine of ten did in the last week")]
-    oncalls: list[str]
-
-
-class Dispatches(Answer, frozen=True, kw_only=True):
-    """Dispatches under way, the oldest first"""
-
-    total: int
-    dispatches: list[DispatchUnderway]
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnderwayLine:
-    """A dispatch under way, with what is known of its backend."""
-
-    underway: Underway
-    label: str
-    oncalls: tuple[str, ...]
-    long: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class SelectedDispatches:
-    """The dispatches that the request selects."""
-
-    lines: list[UnderwayLine]
-    total: int
-    limit: int
-    words: str
-    level: int | None
-    state: str
-    oncall: str
-    now: int
-
-
-async def read_dispatches(query: Query) -> SelectedDispatches:
-    """Read the dispatches under way."""
-    backends = {
-        backend.repo.casefold(): backend
-        for backend in await health.read_backends(query.tx, query.hidden, WEEK, query.request.app[DAY_SUMS])
-    }
-    allowlist = await allowlists.read_in_force(query.tx)
-    entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
-    lines = []
-    for underway in await health.read_underway(query.tx, hidden=query.hidden.names):
-        key = underway.row["backend_key"]
-        entry, known = entries.get(key), backends.get(key)
-        line = UnderwayLine(
-            underway=underway,
-            label=entry.label if entry else underway.row["backend"],
-            oncalls=entry.oncalls if entry else (),
-            long=health.waits_long(underway, known, query.tx.now),
-        )
-        if _matches(line, query):
-            lines.append(line)
-    limit = MOST_SHOWN if query.for_page else query[LIMIT]
-    return SelectedDispatches(
-        lines=lines[:limit],
-        total=len(lines),
-        limit=limit,
-        words=query[WORDS],
-        level=query[LEVEL],
-        state=query[STATE],
-        oncall=query[ONCALL],
-        now=query.tx.now,
-    )
-
-
 def _matches(line: UnderwayLine, query: Query) -> bool:
     row = line.underway.row
     names = f"{row['backend']} {row['device'] or ''}".casefold()
@@ -281,34 +423,6 @@ def _matches(line: UnderwayLine, query: Query) -> bool:
         and query[LEVEL] in {None, row["level"]}
         and query[STATE] in {"", line.underway.way}
         and (not query[ONCALL] or query[ONCALL] in map(str.casefold, line.oncalls))
-    )
-
-
-def show_dispatches(selected: SelectedDispatches) -> dict[str, Any]:
-    """Return what the page shows."""
-    chosen = {
-        "q": selected.words,
-        "level": selected.level,
-        "state": selected.state,
-        "oncall": selected.oncall,
-    }
-    query = urlencode({name: value for name, value in chosen.items() if value})
-    return {
-        "lines": selected.lines,
-        "total": selected.total,
-        "query": selected.words,
-        "level": selected.level,
-        "chosen_state": selected.state,
-        "oncall": selected.oncall,
-        "words_of": WORDS_OF,
-        "rest": f"&{query}" if query else "",
-    }
-
-
-def answer_dispatches(selected: SelectedDispatches) -> Dispatches:
-    """Return the JSON of the dispatches."""
-    return Dispatches(
-        total=selected.total, dispatches=[_answer_dispatch(line, selected.now) for line in selected.lines]
     )
 
 
@@ -323,121 +437,3 @@ def _answer_dispatch(line: UnderwayLine, now: int) -> DispatchUnderway:
         long=line.long,
         oncalls=list(line.oncalls),
     )
-
-
-DISPATCHES_VIEW = View(
-    read=read_dispatches,
-    of_upstream=True,
-    parameters=(STATE, LEVEL, WORDS, ONCALL, LIMIT),
-    page=Page(path="/oot/dispatches", template="dispatches.html", values=show_dispatches, refresh=DISPATCHES_REFRESH),
-    json=Json(
-        path="/api/oot/dispatches",
-        answer=answer_dispatches,
-        content=Dispatches,
-        name="dispatchesUnderway",
-        summary="Dispatches that wait or run",
-        topic=RESULTS,
-        refusals=(NOTHING_TO_SHOW,),
-        link=lambda selected: {
-            "state": selected.state, "level": selected.level or "", "q": selected.words, "oncall": selected.oncall,
-        },
-    ),
-)  # fmt: skip
-
-
-PING_REFRESH = 5  # seconds between two looks at a ping that goes on
-PING_STATES = ("ok", "failed", "waiting")
-UNKNOWN_PING = DeclaredRefusal(
-    404, "unknown_ping", "no ping of that id was sent to this backend, or it is private"
-)
-PING_ID = re.compile(f"{PING_PREFIX}[0-9a-f-]{{36}}")
-PING_PARAMETER = declare.in_path(
-    "id", Annotated[str, matching(PING_ID)], "id of the ping", parse=lambda text: text[:100], default=""
-)
-
-
-class PingStep(Struct, frozen=True, kw_only=True):
-    """One step of a ping."""
-
-    name: str
-    state: Annotated[str, one_of(PING_STATES)]
-    words: str
-    at: Time | None
-
-
-class Ping(
-    RowAnswer, row=PingRow, only=("id", "backend", "requested_by", "created_at"), frozen=True, kw_only=True
-):
-    """A test dispatch and how far it has come"""
-
-    outcome: Annotated[str, one_of(PING_STATES)]
-    words: str
-    steps: list[PingStep]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PingWithSteps:
-    """A ping and its steps."""
-
-    row: PingRow
-    steps: list[PingStage]
-
-    @property
-    def state(self) -> str:
-        """How it went as a whole."""
-        return outcome_of(self.steps)[0]
-
-    @property
-    def words(self) -> str:
-        """Where it stands."""
-        return outcome_of(self.steps)[1]
-
-
-async def read_ping(query: Query) -> PingWithSteps:
-    """Read a ping; raises Rejected 404."""
-    row = None if query.hidden.has(query[BACKEND]) else await rows.get_ping(query.tx, query[PING_PARAMETER])
-    if row is None or row["backend_key"] != query[BACKEND].casefold():
-        raise UNKNOWN_PING.because(f"{query[BACKEND][:200]} has no ping {query[PING_PARAMETER]}")
-    return PingWithSteps(row=row, steps=await read_steps(query.tx, row))
-
-
-def show_ping(ping: PingWithSteps) -> dict[str, Any]:
-    """Return what the page shows."""
-    return {"ping": ping.row, "steps": ping.steps, "state": ping.state, "words": ping.words}
-
-
-def answer_ping(ping: PingWithSteps) -> Ping:
-    """Return the ping as JSON."""
-    return fill_struct(
-        Ping,
-        ping.row,
-        outcome=ping.state,
-        words=ping.words,
-        steps=[
-            PingStep(name=step.name, state=step.state, words=step.words, at=time(step.at))
-            for step in ping.steps
-        ],
-    )
-
-
-PING_VIEW = View(
-    read=read_ping,
-    of_upstream=True,
-    parameters=(BACKEND, PING_PARAMETER),
-    page=Page(
-        path="/oot/{org}/{repo}/pings/{id}",
-        template="ping.html",
-        values=show_ping,
-        refresh=lambda ping: PING_REFRESH if ping.state == "waiting" else 0,
-    ),
-    json=Json(
-        path="/api/oot/backends/{org}/{repo}/pings/{id}",
-        answer=answer_ping,
-        content=Ping,
-        name="ping",
-        summary="The steps of a test dispatch",
-        topic=RESULTS,
-        refusals=(NOTHING_TO_SHOW, UNKNOWN_PING),
-        link=lambda ping: {"repo": ping.row["backend"], "id": ping.row["id"]},
-    ),
-)

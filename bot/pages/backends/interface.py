@@ -41,22 +41,6 @@ WORDS = Parameter(
     (op.in_query("q", op.Text, "only backends whose name or device contains these words"),),
 )
 LOGIN = re.compile(r"@?([A-Za-z0-9](?:[A-Za-z0-9_-]{0,99}))(?:\[bot\])?")
-
-
-def _login(text: str) -> str:
-    login = LOGIN.fullmatch(text)
-    if login is None:
-        raise INVALID_PARAMETER.because("oncall must be somebody's name on GitHub, as the allowlist has it")
-    return login[1].casefold()
-
-
-ONCALL = declare.parsed(
-    "oncall",
-    Annotated[str, matching(LOGIN)],
-    "only backends that this person is on call for",
-    parse=_login,
-    default="",
-)
 _REPORTED = "|".join(addresses.REPORTED)
 _EVENTS = Annotated[str, matching(f"({_REPORTED})(,({_REPORTED}))*")]
 EVENTS = Parameter(
@@ -65,21 +49,6 @@ EVENTS = Parameter(
     None,
     (op.in_query("event", _EVENTS, "only jobs of this event, or of several"),),
 )
-
-
-async def read_names(query: Query, backends: Iterable[str]) -> PrivateNames:
-    """Return which names of these backends a request may not see."""
-    if access.reads_private(query.request):
-        return NOTHING_PRIVATE
-    return await read_private_names(query.tx, query.settings, {*backends})
-
-
-async def hide_in_jobs(query: Query, jobs: list[JobRow]) -> list[JobRow]:
-    """Return jobs as a request may see them."""
-    names = await read_names(query, (row["downstream_repo"] for row in jobs))
-    return [names.of_row(row, row["downstream_repo"]) for row in jobs]
-
-
 Level = Annotated[int, Meta(ge=0, le=4)]
 Source = Annotated[str, one_of(("callback", "relay"))]
 
@@ -140,6 +109,35 @@ class Job(RowAnswer, row=JobRow, without=("job_key", "dispatch_id", "updated_at"
     ]
     source: Source
     flags: Annotated[dict[str, Any], Meta(description="what is unusual about it")]
+
+
+def _login(text: str) -> str:
+    login = LOGIN.fullmatch(text)
+    if login is None:
+        raise INVALID_PARAMETER.because("oncall must be somebody's name on GitHub, as the allowlist has it")
+    return login[1].casefold()
+
+
+ONCALL = declare.parsed(
+    "oncall",
+    Annotated[str, matching(LOGIN)],
+    "only backends that this person is on call for",
+    parse=_login,
+    default="",
+)
+
+
+async def read_names(query: Query, backends: Iterable[str]) -> PrivateNames:
+    """Return which names of these backends a request may not see."""
+    if access.reads_private(query.request):
+        return NOTHING_PRIVATE
+    return await read_private_names(query.tx, query.settings, {*backends})
+
+
+async def hide_in_jobs(query: Query, jobs: list[JobRow]) -> list[JobRow]:
+    """Return jobs as a request may see them."""
+    names = await read_names(query, (row["downstream_repo"] for row in jobs))
+    return [names.of_row(row, row["downstream_repo"]) for row in jobs]
 
 
 def backend_answer(backend: Health) -> Backend:

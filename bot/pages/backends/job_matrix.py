@@ -169,35 +169,10 @@ def build_matrix(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD)
     )
 
 
-def _place(row: GridJob) -> CommitPlace:
-    """Return the row a job is on: each nightly build has its own; of a commit the newest run counts."""
-    build = row["run_id"] if row["event_type"] in BUILDS else ""
-    return row["upstream_repo"], row["pr_number"], row["head_sha"] or "", build
-
-
-def _at(row: GridJob) -> int:
-    """Return the time of a row: when a nightly build ended, or when other jobs were reported."""
-    ended = visibility.job_times(row).completed_at if row["event_type"] in BUILDS else None
-    return ended or row["received_at"]
-
-
 def worst(cells: Sequence[MatrixCell]) -> str:
     """Return the worst tone of some cells."""
     tones = {cell.tone for cell in cells}
     return next((tone for tone in _WORST_FIRST if tone in tones), "idle")
-
-
-def _groups(jobs: set[ColumnName]) -> dict[ColumnName, MatrixColumn]:
-    """Return the column of each job: shards, recognized by numbers such as `2, 5` or `2/5`, share one."""
-    stems: dict[ColumnName, list[ColumnName]] = defaultdict(list)
-    for workflow, name in jobs:
-        stems[workflow, name_shards(name)].append((workflow, name))
-    groups: dict[ColumnName, MatrixColumn] = {}
-    for (workflow, stem), members in stems.items():
-        shards = len(members) if len(members) > 1 else 0
-        column = MatrixColumn(workflow=workflow, name=stem if shards else members[0][1], shard_count=shards)
-        groups |= dict.fromkeys(members, column)
-    return groups
 
 
 def anchor_of_job(workflow: str, name: str) -> str:
@@ -213,6 +188,31 @@ def name_shards(name: str) -> str:
         return f"1–{count}" if 1 <= int(number) <= int(count) else f"{number}{between}{count}"  # noqa: RUF001
 
     return _SHARD.sub(hide, name, count=1)
+
+
+def _place(row: GridJob) -> CommitPlace:
+    """Return the row a job is on: each nightly build has its own; of a commit the newest run counts."""
+    build = row["run_id"] if row["event_type"] in BUILDS else ""
+    return row["upstream_repo"], row["pr_number"], row["head_sha"] or "", build
+
+
+def _at(row: GridJob) -> int:
+    """Return the time of a row: when a nightly build ended, or when other jobs were reported."""
+    ended = visibility.job_times(row).completed_at if row["event_type"] in BUILDS else None
+    return ended or row["received_at"]
+
+
+def _groups(jobs: set[ColumnName]) -> dict[ColumnName, MatrixColumn]:
+    """Return the column of each job: shards, recognized by numbers such as `2, 5` or `2/5`, share one."""
+    stems: dict[ColumnName, list[ColumnName]] = defaultdict(list)
+    for workflow, name in jobs:
+        stems[workflow, name_shards(name)].append((workflow, name))
+    groups: dict[ColumnName, MatrixColumn] = {}
+    for (workflow, stem), members in stems.items():
+        shards = len(members) if len(members) > 1 else 0
+        column = MatrixColumn(workflow=workflow, name=stem if shards else members[0][1], shard_count=shards)
+        groups |= dict.fromkeys(members, column)
+    return groups
 
 
 def _cells(

@@ -84,6 +84,51 @@ class PullHead(TypedDict):
     head_sha: str
 
 
+class LoweringJob(JobIdentity, JobOutcome, JobSubject, JobPage, JobName, JobOrigin):
+    """A job that counts as failed."""
+
+
+class FailedJobRow(JobIdentity, JobSubject, JobTests):
+    """A job that failed, with its failed tests."""
+
+
+class EndedJob(JobOutcome, JobSubject, JobTimes):
+    """The columns that tell how a run ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendRun:
+    """A run of a backend: its jobs for one dispatch."""
+
+    job: EndedJob  # the newest of them
+    failed: bool
+    at: int  # epoch milliseconds: its first report
+
+    @property
+    def repo(self) -> str:
+        """The upstream whose commit it was about."""
+        return self.job["upstream_repo"]
+
+    @property
+    def sha(self) -> str | None:
+        """The commit it was about."""
+        return self.job["head_sha"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Streak:
+    """A backend's newest failures in a row, and the run that passed before them."""
+
+    failing: int
+    first_bad: BackendRun | None
+    last_good: BackendRun | None
+
+    @property
+    def since(self) -> int | None:
+        """When the first of them failed, None where the newest run passed."""
+        return self.first_bad.at if self.first_bad else None
+
+
 async def jobs_of_pull(
     tx: Transaction, names: Iterable[str], number: int, *, sha: str | None, limit: int
 ) -> list[JobRow]:
@@ -140,21 +185,6 @@ async def grid_jobs(tx: Transaction, wanted: JobFilter, *, commits: int, limit: 
     for row in rows:
         row["run_received_at"] = began[row["delivery_id"], row["run_id"]]
     return rows
-
-
-async def _on_newest_commits(tx: Transaction, wanted: JobFilter, most: int) -> sa.ColumnElement[bool]:
-    """Return the condition for being on one of the newest commits; searches as few jobs as possible."""
-    shas: list[str | None] = []
-    for searched in SEARCHED:
-        part = _matching(sa.select(JOB.head_sha, JOB.received_at), wanted).order_by(JOB.received_at.desc())
-        newest = part.limit(searched).subquery().c
-        query = sa.select(newest.head_sha).group_by(newest.head_sha)
-        query = query.order_by(sa.func.max(newest.received_at).desc()).limit(most)
-        shas = list((await tx.run(query)).scalars())
-        if len(shas) == most:
-            break
-    known = JOB.head_sha.in_([sha for sha in shas if sha is not None])
-    return known | JOB.head_sha.is_(None) if None in shas else known
 
 
 async def failed_tests(tx: Transaction, wanted: JobFilter, *, limit: int) -> list[JobRow]:
@@ -267,6 +297,82 @@ async def upstream_checks(tx: Transaction, repo: str, sha: str, *, limit: int) -
     return (await tx.fetch(query.order_by(*order).limit(limit)))[::-1]
 
 
+async def lowering_jobs(
+    tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
+) -> list[LoweringJob]:
+    """Return a backend's newest jobs for these upstream repositories that count as failed."""
+    query = select(LoweringJob, oot_workflow_job).where(
+        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
+        JOB.received_at >= since,
+        JOB.status == "completed",
+        JOB.conclusion.in_([word for word, end in OUTCOMES.items() if end in FAILED]),
+        sa.func.lower(JOB.upstream_repo).in_([upstream.lower() for upstream in upstreams]),
+        COUNTS,
+        ~has_flag("refused"),
+    )
+    return await tx.fetch(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
+
+
+async def measured_jobs(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[MeasuredJob]:
+    """Return a backend's completed jobs of pull requests, each at its latest attempt, newest first."""
+    query = select(MeasuredJob, oot_workflow_job).where(*_pull_jobs_of(backend, since, hidden), COUNTS)
+    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_MEASURED))
+
+
+async def failed_pull_jobs(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[FailedJobRow]:
+    """Return the newest of these jobs that failed and named the tests that did."""
+    query = select(FailedJobRow, oot_workflow_job).where(
+        *_pull_jobs_of(backend, since, hidden),
+        COUNTS,
+        JOB.conclusion == "failure",
+        JOB.head_sha.is_not(None),
+        JOB.failed_tests_json.is_not(None),
+    )
+    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_FAILED))
+
+
+async def read_streak(tx: Transaction, backend: str, *, hidden: Collection[str]) -> Streak:
+    """Find out since when a backend fails, from its newest jobs; ignores those of `hidden` upstreams."""
+    query = select(EndedJob, oot_workflow_job).where(
+        sa.func.lower(JOB.downstream_repo) == backend.lower(),
+        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
+        ~has_flag("refused"),
+        COUNTS,
+    )
+    jobs = await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_STREAK))
+    return find_streak(_runs(jobs))
+
+
+def find_streak(runs: Sequence[BackendRun]) -> Streak:
+    """Find the newest failures in a row; `runs` are newest first."""
+    good = next((at for at, run in enumerate(runs) if not run.failed), None)
+    failing = runs[:good]
+    return Streak(
+        failing=len(failing),
+        first_bad=failing[-1] if failing else None,
+        last_good=None if good is None else runs[good],
+    )
+
+
+async def _on_newest_commits(tx: Transaction, wanted: JobFilter, most: int) -> sa.ColumnElement[bool]:
+    """Return the condition for being on one of the newest commits; searches as few jobs as possible."""
+    shas: list[str | None] = []
+    for searched in SEARCHED:
+        part = _matching(sa.select(JOB.head_sha, JOB.received_at), wanted).order_by(JOB.received_at.desc())
+        newest = part.limit(searched).subquery().c
+        query = sa.select(newest.head_sha).group_by(newest.head_sha)
+        query = query.order_by(sa.func.max(newest.received_at).desc()).limit(most)
+        shas = list((await tx.run(query)).scalars())
+        if len(shas) == most:
+            break
+    known = JOB.head_sha.in_([sha for sha in shas if sha is not None])
+    return known | JOB.head_sha.is_(None) if None in shas else known
+
+
 async def _newest_jobs(tx: Transaction, query: TypedSelect[SizedJobRow], limit: int) -> list[JobRow]:
     """Return the newest jobs of a query, oldest first."""
     return (await rows_with_tests(tx, query.order_by(*NEWEST_JOBS).limit(limit)))[::-1]
@@ -294,52 +400,6 @@ def _matching(query: S, wanted: JobFilter, *, backend: sa.ColumnElement[str] = B
     return query
 
 
-class LoweringJob(JobIdentity, JobOutcome, JobSubject, JobPage, JobName, JobOrigin):
-    """A job that counts as failed."""
-
-
-async def lowering_jobs(
-    tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
-) -> list[LoweringJob]:
-    """Return a backend's newest jobs for these upstream repositories that count as failed."""
-    query = select(LoweringJob, oot_workflow_job).where(
-        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
-        JOB.received_at >= since,
-        JOB.status == "completed",
-        JOB.conclusion.in_([word for word, end in OUTCOMES.items() if end in FAILED]),
-        sa.func.lower(JOB.upstream_repo).in_([upstream.lower() for upstream in upstreams]),
-        COUNTS,
-        ~has_flag("refused"),
-    )
-    return await tx.fetch(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
-
-
-class FailedJobRow(JobIdentity, JobSubject, JobTests):
-    """A job that failed, with its failed tests."""
-
-
-async def measured_jobs(
-    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
-) -> list[MeasuredJob]:
-    """Return a backend's completed jobs of pull requests, each at its latest attempt, newest first."""
-    query = select(MeasuredJob, oot_workflow_job).where(*_pull_jobs_of(backend, since, hidden), COUNTS)
-    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_MEASURED))
-
-
-async def failed_pull_jobs(
-    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
-) -> list[FailedJobRow]:
-    """Return the newest of these jobs that failed and named the tests that did."""
-    query = select(FailedJobRow, oot_workflow_job).where(
-        *_pull_jobs_of(backend, since, hidden),
-        COUNTS,
-        JOB.conclusion == "failure",
-        JOB.head_sha.is_not(None),
-        JOB.failed_tests_json.is_not(None),
-    )
-    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_FAILED))
-
-
 def _pull_jobs_of(backend: str, since: int, hidden: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:
     return (
         sa.func.lower(JOB.downstream_repo) == backend.casefold(),
@@ -348,66 +408,6 @@ def _pull_jobs_of(backend: str, since: int, hidden: Collection[str]) -> tuple[sa
         JOB.pr_number.is_not(None),
         sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
         ~has_flag("refused"),
-    )
-
-
-class EndedJob(JobOutcome, JobSubject, JobTimes):
-    """The columns that tell how a run ended."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackendRun:
-    """A run of a backend: its jobs for one dispatch."""
-
-    job: EndedJob  # the newest of them
-    failed: bool
-    at: int  # epoch milliseconds: its first report
-
-    @property
-    def repo(self) -> str:
-        """The upstream whose commit it was about."""
-        return self.job["upstream_repo"]
-
-    @property
-    def sha(self) -> str | None:
-        """The commit it was about."""
-        return self.job["head_sha"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Streak:
-    """A backend's newest failures in a row, and the run that passed before them."""
-
-    failing: int
-    first_bad: BackendRun | None
-    last_good: BackendRun | None
-
-    @property
-    def since(self) -> int | None:
-        """When the first of them failed, None where the newest run passed."""
-        return self.first_bad.at if self.first_bad else None
-
-
-async def read_streak(tx: Transaction, backend: str, *, hidden: Collection[str]) -> Streak:
-    """Find out since when a backend fails, from its newest jobs; ignores those of `hidden` upstreams."""
-    query = select(EndedJob, oot_workflow_job).where(
-        sa.func.lower(JOB.downstream_repo) == backend.lower(),
-        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
-        ~has_flag("refused"),
-        COUNTS,
-    )
-    jobs = await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_STREAK))
-    return find_streak(_runs(jobs))
-
-
-def find_streak(runs: Sequence[BackendRun]) -> Streak:
-    """Find the newest failures in a row; `runs` are newest first."""
-    good = next((at for at, run in enumerate(runs) if not run.failed), None)
-    failing = runs[:good]
-    return Streak(
-        failing=len(failing),
-        first_bad=failing[-1] if failing else None,
-        last_good=None if good is None else runs[good],
     )
 
 

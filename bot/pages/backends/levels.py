@@ -43,34 +43,7 @@ if TYPE_CHECKING:
     from bot.pages.backends.job_rows import FailedJobRow
     from bot.web.parameters import Query
 
-
-async def measure_backend(query: Query, entry: Entry, *, days: int) -> RelayMeasures:
-    """Measure a backend's jobs on pull requests of the last days."""
-    since = query.tx.now - days * DAY
-    jobs = await job_rows.measured_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
-    return measure_jobs(jobs, await read_shared(query, entry, since=since) if jobs else ())
-
-
-async def read_shared(query: Query, entry: Entry, *, since: int) -> frozenset[str]:
-    """Return the keys of failed jobs whose failed tests all failed in upstream's own jobs on that commit, too.
-
-    A job that named fewer tests than failed, or none, is not among them: it must be visible that upstream is to blame.
-    """
-    failed = await job_rows.failed_pull_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
-    subject = SharedFailuresSubject(
-        jobs=tuple(failed_job for job in failed if (failed_job := _with_all_tests(job)) is not None),
-        devices=frozenset(word.lower() for word in (entry.device, *entry.aka) if word),
-    )
-    return await find_shared(query.tx, subject) if subject.jobs else frozenset()
-
-
-def _with_all_tests(job: FailedJobRow) -> FailedJob | None:
-    """Return a failed job with its failed tests; None unless it named all of them."""
-    named = job["failed_tests_json"] or []
-    if not named or job["head_sha"] is None or len(named) < (job["failed_tests"] or 0):
-        return None
-    tests = frozenset((str(test.get("classname") or ""), str(test["name"])) for test in named)
-    return FailedJob(key=job["job_key"], head_sha=job["head_sha"], tests=tests)
+_ORDER = {Word.MISSES: 0, Word.MEETS: 1, Word.UNKNOWN: 2}
 
 
 class Measure(Struct, frozen=True):
@@ -103,7 +76,38 @@ class Levels(Answer, frozen=True, kw_only=True):
     backends: list[Readiness]
 
 
-_ORDER = {Word.MISSES: 0, Word.MEETS: 1, Word.UNKNOWN: 2}
+@dataclass(frozen=True, kw_only=True)
+class SelectedLevels:
+    """The backends that the request selects, and the allowlist."""
+
+    words: str
+    oncall: str
+    backends: list[BackendReadiness]
+    in_force: Allowlist | None
+    newest: VersionRow | None
+    settings: Settings
+    # under its preset: backends at L2 and L3 by its criteria
+    by_relay: list[tuple[Entry_of_entry, tuple[Criterion, ...]]]
+
+
+async def measure_backend(query: Query, entry: Entry, *, days: int) -> RelayMeasures:
+    """Measure a backend's jobs on pull requests of the last days."""
+    since = query.tx.now - days * DAY
+    jobs = await job_rows.measured_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
+    return measure_jobs(jobs, await read_shared(query, entry, since=since) if jobs else ())
+
+
+async def read_shared(query: Query, entry: Entry, *, since: int) -> frozenset[str]:
+    """Return the keys of failed jobs whose failed tests all failed in upstream's own jobs on that commit, too.
+
+    A job that named fewer tests than failed, or none, is not among them: it must be visible that upstream is to blame.
+    """
+    failed = await job_rows.failed_pull_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
+    subject = SharedFailuresSubject(
+        jobs=tuple(failed_job for job in failed if (failed_job := _with_all_tests(job)) is not None),
+        devices=frozenset(word.lower() for word in (entry.device, *entry.aka) if word),
+    )
+    return await find_shared(query.tx, subject) if subject.jobs else frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,20 +140,6 @@ class BackendReadiness:
         return "good" if self.readiness.promote is Word.MEETS and self.entry.level < HIGHEST else "idle"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SelectedLevels:
-    """The backends that the request selects, and the allowlist."""
-
-    words: str
-    oncall: str
-    backends: list[BackendReadiness]
-    in_force: Allowlist | None
-    newest: VersionRow | None
-    settings: Settings
-    # under its preset: backends at L2 and L3 by its criteria
-    by_relay: list[tuple[Entry_of_entry, tuple[Criterion, ...]]]
-
-
 async def read_levels(query: Query) -> SelectedLevels:
     """Read the readiness of backends."""
     in_force = await allowlists.read_in_force(query.tx)
@@ -163,22 +153,6 @@ async def read_levels(query: Query) -> SelectedLevels:
         settings=query.settings,
         by_relay=await _by_relay(query, in_force) if query.for_page else [],
     )
-
-
-async def _by_relay(
-    query: Query, in_force: Allowlist | None
-) -> list[tuple[Entry_of_entry, tuple[Criterion, ...]]]:
-    """Judge the backends at L2 and L3 by the criteria of the relay; only under its preset."""
-    if query.settings.preset != "crcr" or in_force is None:
-        return []
-    tx, by_relay = query.tx, []
-    for entry in (*in_force.at(3), *in_force.at(2)):
-        history = await allowlists.read_level_history(tx, entry.repo)
-        reached = min((since for level, since in history if level > 1), default=None)
-        tenure = None if reached is None else (tx.now - reached) / 1000
-        measures = await measure_backend(query, entry, days=PROMOTION_DAYS)
-        by_relay.append((entry, judge_promotion(measures, tenure)))
-    return by_relay
 
 
 def show_levels(selected: SelectedLevels) -> dict[str, Any]:
@@ -217,6 +191,49 @@ def thresholds(settings: Settings) -> Thresholds:
         demotion_timeout_rate=settings.demotion_timeout_rate,
         demotion_long=settings.demotion_long,
     )
+
+
+VIEW = View(
+    read=read_levels,
+    of_upstream=True,
+    parameters=(WORDS, ONCALL),
+    page=Page(path="/oot/levels", template="levels.html", values=show_levels, refresh=None),
+    json=view.Json(
+        path="/api/oot/levels",
+        answer=answer_levels,
+        content=Levels,
+        name="levels",
+        summary="Readiness of backends for promotion or demotion",
+        topic=RESULTS,
+        refusals=(NOTHING_TO_SHOW,),
+        link=lambda selected: {"q": selected.words, "oncall": selected.oncall},
+    ),
+)
+
+
+def _with_all_tests(job: FailedJobRow) -> FailedJob | None:
+    """Return a failed job with its failed tests; None unless it named all of them."""
+    named = job["failed_tests_json"] or []
+    if not named or job["head_sha"] is None or len(named) < (job["failed_tests"] or 0):
+        return None
+    tests = frozenset((str(test.get("classname") or ""), str(test["name"])) for test in named)
+    return FailedJob(key=job["job_key"], head_sha=job["head_sha"], tests=tests)
+
+
+async def _by_relay(
+    query: Query, in_force: Allowlist | None
+) -> list[tuple[Entry_of_entry, tuple[Criterion, ...]]]:
+    """Judge the backends at L2 and L3 by the criteria of the relay; only under its preset."""
+    if query.settings.preset != "crcr" or in_force is None:
+        return []
+    tx, by_relay = query.tx, []
+    for entry in (*in_force.at(3), *in_force.at(2)):
+        history = await allowlists.read_level_history(tx, entry.repo)
+        reached = min((since for level, since in history if level > 1), default=None)
+        tenure = None if reached is None else (tx.now - reached) / 1000
+        measures = await measure_backend(query, entry, days=PROMOTION_DAYS)
+        by_relay.append((entry, judge_promotion(measures, tenure)))
+    return by_relay
 
 
 async def _judge_backends(
@@ -284,21 +301,3 @@ def _readiness(backend: BackendReadiness) -> Readiness:
 
 def _measure(measure: readiness.Measure) -> Measure:
     return fill_struct(Measure, measure, value=measure.number, shown=measure.value)
-
-
-VIEW = View(
-    read=read_levels,
-    of_upstream=True,
-    parameters=(WORDS, ONCALL),
-    page=Page(path="/oot/levels", template="levels.html", values=show_levels, refresh=None),
-    json=view.Json(
-        path="/api/oot/levels",
-        answer=answer_levels,
-        content=Levels,
-        name="levels",
-        summary="Readiness of backends for promotion or demotion",
-        topic=RESULTS,
-        refusals=(NOTHING_TO_SHOW,),
-        link=lambda selected: {"q": selected.words, "oncall": selected.oncall},
-    ),
-)

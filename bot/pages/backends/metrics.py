@@ -31,40 +31,6 @@ if TYPE_CHECKING:
     from bot.web.charts import Chart
     from bot.web.parameters import Query
 
-
-def charts_of(known: Sequence[Day], window: Window, home: str, rest: str = "") -> list[Chart]:
-    """Return the charts of some days: pass rate, number of runs, duration, time in the queue.
-
-    Their points lead to the commits of the day on the backend's page, `home`; `rest` ends the query of these links.
-    """
-    tallies = stats.tallies_by_day(known, first=window.first, last=window.last)
-    labels = [iso_time(day * DAY)[:10] for day in range(window.first, window.last + 1)]
-    links = [f"{home}?days={window.days}&on={day}{rest}#jobs" for day in labels]
-    draw = partial(chart, labels=labels, links=links)
-    return [
-        draw("Pass rate", series=[("pass rate", stats.pass_rates(tallies))], show=percent, top=1.0),
-        draw("Runs", series=_volume(tallies), show=lambda value: f"{value:g}"),
-        draw("Duration", series=_timed("execution", tallies), seconds=True, show=_duration_words),
-        draw("Queue", series=_timed("queue", tallies), seconds=True, show=_duration_words),
-    ]
-
-
-def _volume(tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
-    known = [tally if tally and (tally.runs or tally.rated) else None for tally in tallies]
-    runs: list[float | None] = [float(tally.runs) if tally else None for tally in known]
-    failed: list[float | None] = [float(tally.rated - tally.success) if tally else None for tally in known]
-    return [("runs", runs), ("failed, timed out or never started", failed)]
-
-
-def _timed(name: str, tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
-    pairs = stats.median_times(tallies, name)
-    return [("median", [middle for middle, _ in pairs]), ("p90", [high for _, high in pairs])]
-
-
-def _duration_words(seconds: float) -> str:
-    return duration(seconds) or "0 s"
-
-
 FEWEST, MOST = 2, 6  # backends on one page
 MOST_DAYS = 124  # of these backends together: each is a point in four charts and a row of their tables
 START = declare.whole("from", 100_000, "the first backend, counted from 1, the busiest", default=1)
@@ -117,6 +83,23 @@ class Selection:
     def days_of(self, backend: Health) -> list[Day]:
         """Return the days of a backend on this page."""
         return self.days.get(backend.repo.casefold(), [])
+
+
+def charts_of(known: Sequence[Day], window: Window, home: str, rest: str = "") -> list[Chart]:
+    """Return the charts of some days: pass rate, number of runs, duration, time in the queue.
+
+    Their points lead to the commits of the day on the backend's page, `home`; `rest` ends the query of these links.
+    """
+    tallies = stats.tallies_by_day(known, first=window.first, last=window.last)
+    labels = [iso_time(day * DAY)[:10] for day in range(window.first, window.last + 1)]
+    links = [f"{home}?days={window.days}&on={day}{rest}#jobs" for day in labels]
+    draw = partial(chart, labels=labels, links=links)
+    return [
+        draw("Pass rate", series=[("pass rate", stats.pass_rates(tallies))], show=percent, top=1.0),
+        draw("Runs", series=_volume(tallies), show=lambda value: f"{value:g}"),
+        draw("Duration", series=_timed("execution", tallies), seconds=True, show=_duration_words),
+        draw("Queue", series=_timed("queue", tallies), seconds=True, show=_duration_words),
+    ]
 
 
 async def read_selection(query: Query) -> Selection:
@@ -196,6 +179,40 @@ def _json_query(selection: Selection) -> dict[str, object]:
     }
 
 
+VIEW = View(
+    read=read_selection,
+    of_upstream=True,
+    parameters=(DAYS, LEVEL, WORDS, ONCALL, START),
+    page=Page(path="/oot/metrics", template="metrics.html", values=show_metrics),
+    json=Json(
+        path="/api/oot/metrics",
+        answer=answer_metrics,
+        content=op.Content(MetricsAnswer, f"{FEWEST} to {MOST} backends, a row for each day"),
+        name="backendMetrics",
+        summary="Backends day by day",
+        topic=RESULTS,
+        refusals=(NOTHING_TO_SHOW,),
+        link=_json_query,
+    ),
+)
+
+
+def _volume(tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
+    known = [tally if tally and (tally.runs or tally.rated) else None for tally in tallies]
+    runs: list[float | None] = [float(tally.runs) if tally else None for tally in known]
+    failed: list[float | None] = [float(tally.rated - tally.success) if tally else None for tally in known]
+    return [("runs", runs), ("failed, timed out or never started", failed)]
+
+
+def _timed(name: str, tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
+    pairs = stats.median_times(tallies, name)
+    return [("median", [middle for middle, _ in pairs]), ("p90", [high for _, high in pairs])]
+
+
+def _duration_words(seconds: float) -> str:
+    return duration(seconds) or "0 s"
+
+
 def _backend_days(backend: Health, known: list[Day], window: Window) -> list[BackendDay]:
     tallies = stats.tallies_by_day(known, first=window.first, last=window.last)
     execution, queue = stats.median_times(tallies, "execution"), stats.median_times(tallies, "queue")
@@ -214,21 +231,3 @@ def _backend_days(backend: Health, known: list[Day], window: Window) -> list[Bac
         for at, tally in enumerate(tallies)
         if tally
     ]
-
-
-VIEW = View(
-    read=read_selection,
-    of_upstream=True,
-    parameters=(DAYS, LEVEL, WORDS, ONCALL, START),
-    page=Page(path="/oot/metrics", template="metrics.html", values=show_metrics),
-    json=Json(
-        path="/api/oot/metrics",
-        answer=answer_metrics,
-        content=op.Content(MetricsAnswer, f"{FEWEST} to {MOST} backends, a row for each day"),
-        name="backendMetrics",
-        summary="Backends day by day",
-        topic=RESULTS,
-        refusals=(NOTHING_TO_SHOW,),
-        link=_json_query,
-    ),
-)

@@ -52,6 +52,41 @@ SORT_VALUES: Mapping[str, tuple[Callable[[Health], SortValue], bool]] = {
     "waiting": (lambda backend: backend.waiting, True),
     "last_report": (lambda backend: backend.last_report_at, False),
 }
+BLOCKING = 4  # level of the backends that merging waits for
+EVENT_NAMES = {
+    "pull_request": "pull requests", "push": "pushes", "nightly": "nightly tests", "periodic": "periodic tests",
+}  # fmt: skip
+
+
+class Summary(Answer, frozen=True, kw_only=True):
+    """From L4 down, the worst first"""
+
+    days: int
+    backends: list[Backend]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """The backends that the request selects."""
+
+    days: int
+    level: int | None
+    words: str
+    event: str  # comma-separated; empty: any
+    oncall: str  # empty: anybody
+    order: BackendOrder
+    backends: list[Health]  # that match
+    known: int  # whether they match or not
+    newest: VersionRow | None
+    in_force: Allowlist | None
+    github: str
+    now: int
+
+    @property
+    def chosen(self) -> dict[str, object]:
+        """The parameters that narrow the list."""
+        given = {"q": self.words, "level": self.level or "", "event": self.event, "oncall": self.oncall}
+        return {name: value for name, value in given.items() if value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,43 +139,6 @@ SORT: Parameter[BackendOrder] = declare.parsed(
     parse=_parse_order,
     default=BackendOrder(),
 )
-
-
-BLOCKING = 4  # level of the backends that merging waits for
-EVENT_NAMES = {
-    "pull_request": "pull requests", "push": "pushes", "nightly": "nightly tests", "periodic": "periodic tests",
-}  # fmt: skip
-
-
-class Summary(Answer, frozen=True, kw_only=True):
-    """From L4 down, the worst first"""
-
-    days: int
-    backends: list[Backend]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overview:
-    """The backends that the request selects."""
-
-    days: int
-    level: int | None
-    words: str
-    event: str  # comma-separated; empty: any
-    oncall: str  # empty: anybody
-    order: BackendOrder
-    backends: list[Health]  # that match
-    known: int  # whether they match or not
-    newest: VersionRow | None
-    in_force: Allowlist | None
-    github: str
-    now: int
-
-    @property
-    def chosen(self) -> dict[str, object]:
-        """The parameters that narrow the list."""
-        given = {"q": self.words, "level": self.level or "", "event": self.event, "oncall": self.oncall}
-        return {name: value for name, value in given.items() if value}
 
 
 async def read_overview(query: Query) -> Overview:
@@ -203,6 +201,24 @@ def answer_overview(overview: Overview) -> Summary:
     return Summary(days=overview.days, backends=[backend_answer(backend) for backend in overview.backends])
 
 
+VIEW = View(
+    read=read_overview,
+    of_upstream=True,
+    parameters=(DAYS, LEVEL, WORDS, EVENTS, ONCALL, SORT),
+    page=Page(path="/oot", template="overview.html", values=show_overview),
+    json=Json(
+        path="/api/oot/summary",
+        answer=answer_overview,
+        content=Summary,
+        name="summary",
+        summary="Health of every backend",
+        topic=RESULTS,
+        refusals=(NOTHING_TO_SHOW,),
+        link=lambda overview: {"days": overview.days, **overview.chosen, "sort": overview.order.text},
+    ),
+)
+
+
 def _silent(backend: Health, *, now: int) -> str:
     """Return how long a stale backend has been silent; "" for any other."""
     return (
@@ -227,21 +243,3 @@ def _groups(overview: Overview) -> dict[int | None, list[Health]]:
             continue
         groups.setdefault(backend.level, []).append(backend)
     return groups
-
-
-VIEW = View(
-    read=read_overview,
-    of_upstream=True,
-    parameters=(DAYS, LEVEL, WORDS, EVENTS, ONCALL, SORT),
-    page=Page(path="/oot", template="overview.html", values=show_overview),
-    json=Json(
-        path="/api/oot/summary",
-        answer=answer_overview,
-        content=Summary,
-        name="summary",
-        summary="Health of every backend",
-        topic=RESULTS,
-        refusals=(NOTHING_TO_SHOW,),
-        link=lambda overview: {"days": overview.days, **overview.chosen, "sort": overview.order.text},
-    ),
-)

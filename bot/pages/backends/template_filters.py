@@ -32,6 +32,7 @@ ROLES = {Role.BLOCKING: "Blocking", Role.REQUESTED: "Asked for by label", Role.W
 GATES = {GateState.PASSED: "good", GateState.FAILED: "bad", GateState.WAITING: "wait", None: "idle"}
 READY = {Word.MEETS: "good", Word.MISSES: "bad", Word.UNKNOWN: "idle"}
 GRADES = {"green": "good", "amber": "warn", "red": "bad", "none": "idle"}
+VALUES = {"ok_to_test": view.OK_TO_TEST}
 
 
 def tone_of_state(state: State) -> str:
@@ -83,14 +84,6 @@ def day_cells(rates: Sequence[float | None], today: int) -> Markup:
     return Markup(f'<span class=days role=img aria-label="pass rate by day: {words}">{cells}</span>')  # noqa: S704 - our own words
 
 
-@functools.lru_cache(20_000)
-def _day_cell(day: int, rate: float | None) -> str:
-    """Return a day's cell; most days of most backends share a few rates, so cells are cached."""
-    tone = GRADES[stats.grade(rate)]
-    sign = "·" if rate is None else SIGNS[tone]
-    return f'<b class={tone} title="{iso_time(day * DAY)[:10]}: {percent(rate)}">{sign}</b>'
-
-
 def newest_cell(grid: Matrix, place: int) -> str:
     """Return the key of a column's newest cell; empty where it has none."""
     return next((cell.key for line in grid.lines if (cell := line.cells[place])), "")
@@ -112,19 +105,6 @@ def make_cells(grid: Matrix) -> Callable[[MatrixRow, str], Markup]:
     return cells_of
 
 
-def _link(cell: MatrixCell, name: str, rest: str) -> str:
-    """Return a cell: a link to its jobs, with its content in words."""
-    seconds = cell.seconds
-    took = "" if seconds is None else f", {duration(seconds)}"
-    again = f", {plural(len(cell.earlier), 'earlier attempt')}" if cell.earlier else ""
-    marks = SIGNS[cell.tone]
-    marks += f"<sub>{len(cell.rows)}</sub>" if len(cell.rows) > 1 else ""
-    marks += f"<sup>+{len(cell.earlier)}</sup>" if cell.earlier else ""
-    title = f"{name}: {cell.label}{took}{again}"
-    link = f'<a href="?cell={cell.key}{rest}#cell" class="c {cell.tone}" title="{title}">'
-    return f'<td>{link}{marks}<span class="hidden"> {cell.label}</span></a>'
-
-
 FILTERS = {
     "anchor": anchor_of,
     "worst_tone": job_matrix.worst,
@@ -142,4 +122,24 @@ FILTERS = {
     "job_counts": job_counts,
     "by_urgency": failure_text.by_urgency,
 }
-VALUES = {"ok_to_test": view.OK_TO_TEST}
+
+
+@functools.lru_cache(20_000)
+def _day_cell(day: int, rate: float | None) -> str:
+    """Return a day's cell; most days of most backends share a few rates, so cells are cached."""
+    tone = GRADES[stats.grade(rate)]
+    sign = "·" if rate is None else SIGNS[tone]
+    return f'<b class={tone} title="{iso_time(day * DAY)[:10]}: {percent(rate)}">{sign}</b>'
+
+
+def _link(cell: MatrixCell, name: str, rest: str) -> str:
+    """Return a cell: a link to its jobs, with its content in words."""
+    seconds = cell.seconds
+    took = "" if seconds is None else f", {duration(seconds)}"
+    again = f", {plural(len(cell.earlier), 'earlier attempt')}" if cell.earlier else ""
+    marks = SIGNS[cell.tone]
+    marks += f"<sub>{len(cell.rows)}</sub>" if len(cell.rows) > 1 else ""
+    marks += f"<sup>+{len(cell.earlier)}</sup>" if cell.earlier else ""
+    title = f"{name}: {cell.label}{took}{again}"
+    link = f'<a href="?cell={cell.key}{rest}#cell" class="c {cell.tone}" title="{title}">'
+    return f'<td>{link}{marks}<span class="hidden"> {cell.label}</span></a>'

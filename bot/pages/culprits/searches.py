@@ -51,6 +51,26 @@ MARKS: dict[PointState, tuple[str, str]] = {  # sign and tone
 POINT_WORDS: dict[PointState, str] = {
     "good": "good", "bad": "bad", "running": "running", "skipped": "skipped", "not_asked": "not asked",
 }  # fmt: skip
+SearchState = Literal["running", "waiting", "found", "not_found", "gave_up", "cancelled"]
+Purpose = Literal["split", "confirm_good", "confirm_bad"]
+Outcome = Literal["good", "bad", "unbuildable", "no_result", "silent", "refused"]
+SHOWN = 100
+RUNNING = 30  # seconds until the page of a search under way is reloaded
+IDENTIFIER = "[0-9a-f]{10}"
+STATE = parameters.choice("state", ("", *rows.STATES), "only in this state")
+ID = parameters.in_path("id", str, "the id of the search", parse=str, default="")
+TONES = {
+    "running": "wait", "waiting": "idle", "found": "bad", "not_found": "good", "gave_up": "warn", "cancelled": "idle",
+}  # fmt: skip
+OUTCOMES = {
+    "good": ("good", "good"), "bad": ("bad", "bad"), "unbuildable": ("warn", "says nothing"),
+    "no_result": ("warn", "no result"), "silent": ("warn", "no answer"), "refused": ("bad", "refused"),
+    None: ("wait", "running"),
+}  # fmt: skip
+PURPOSES = {
+    "split": "to halve what is left", "confirm_good": "to confirm that it is good",
+    "confirm_bad": "to confirm that it is bad",
+}  # fmt: skip
 
 
 class Point(NamedTuple):
@@ -60,77 +80,6 @@ class Point(NamedTuple):
     state: PointState
     commits: int = 1
     culprit: bool = False
-
-
-def state_of(commit: SeenCommit) -> PointState:
-    """Return the state that is shown of a commit."""
-    if commit.is_good:
-        return "good"
-    if commit.is_bad:
-        return "bad"
-    if commit.asked or commit.pending:
-        return "running"
-    return "skipped" if commit.is_left_alone or commit.vain else "not_asked"
-
-
-def points_of(seen: Sequence[SeenCommit], culprits: Collection[str]) -> list[Point]:
-    """Return the points of a line, oldest first."""
-    fold = len(seen) > EACH_MOST
-    points: list[Point] = []
-    for commit in seen:
-        # a culprit is bad also where its runs are not kept any more
-        state: PointState = "bad" if commit.sha in culprits else state_of(commit)
-        if fold and state == "not_asked" and points and points[-1].state == "not_asked":
-            points[-1] = points[-1]._replace(commits=points[-1].commits + 1)
-        else:
-            points.append(Point(commit.sha, state, culprit=commit.sha in culprits))
-    return points[:POINTS_MOST]
-
-
-def draw_line(points: Sequence[Point]) -> Markup:
-    """Draw the line as inline pictures, one per row."""
-    rows = [points[start : start + POINTS_A_ROW] for start in range(0, len(points), POINTS_A_ROW)]
-    return Markup("").join(_row(row, last=at == len(rows) - 1) for at, row in enumerate(rows))
-
-
-def _row(row: Sequence[Point], *, last: bool) -> Markup:
-    width = POINTS_A_ROW * POINT_STEP
-    end = (len(row) - 1) * POINT_STEP + POINT_STEP // 2 if last else width
-    label = ", ".join(_words(point) for point in row)
-    parts = "".join(_point(point, at * POINT_STEP + POINT_STEP // 2) for at, point in enumerate(row))
-    return Markup(  # noqa: S704 - every text in it is escaped
-        f'<svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{escape(label)}">'
-        f'<line class="way" x1="{POINT_STEP // 2}" y1="{MIDDLE}" x2="{end}" y2="{MIDDLE}"/>{parts}</svg>'
-    )
-
-
-def _words(point: Point) -> str:
-    if point.commits > 1:
-        return f"{point.commits} not asked"
-    return f"{text.short(point.sha)} {'culprit' if point.culprit else POINT_WORDS[point.state]}"
-
-
-def _point(point: Point, x: int) -> str:
-    sign, tone = MARKS[point.state]
-    below = f"{point.commits}" if point.commits > 1 else text.short(point.sha)
-    classes = f"{tone} culprit" if point.culprit else tone
-    return (
-        f'<g class="{classes}"><title>{escape(_words(point))}</title>'
-        f'<circle cx="{x}" cy="{MIDDLE}" r="{RADIUS}"/>'
-        f'<text class="mark" x="{x}" y="{MIDDLE + 5}">{"⋯" if point.commits > 1 else sign}</text>'
-        f'<text x="{x}" y="{MIDDLE + RADIUS + 14}">{escape(below)}</text></g>'
-    )
-
-
-def legend() -> Iterator[tuple[str, str, str]]:
-    """Yield sign, tone and word of each state."""
-    for state, (sign, tone) in MARKS.items():
-        yield sign or "○", tone, POINT_WORDS[state]
-
-
-SearchState = Literal["running", "waiting", "found", "not_found", "gave_up", "cancelled"]
-Purpose = Literal["split", "confirm_good", "confirm_bad"]
-Outcome = Literal["good", "bad", "unbuildable", "no_result", "silent", "refused"]
 
 
 class Search(
@@ -183,25 +132,6 @@ class SearchAnswer(Answer, frozen=True, kw_only=True):
     seconds_left: float | None
 
 
-SHOWN = 100
-RUNNING = 30  # seconds until the page of a search under way is reloaded
-IDENTIFIER = "[0-9a-f]{10}"
-STATE = parameters.choice("state", ("", *rows.STATES), "only in this state")
-ID = parameters.in_path("id", str, "the id of the search", parse=str, default="")
-TONES = {
-    "running": "wait", "waiting": "idle", "found": "bad", "not_found": "good", "gave_up": "warn", "cancelled": "idle",
-}  # fmt: skip
-OUTCOMES = {
-    "good": ("good", "good"), "bad": ("bad", "bad"), "unbuildable": ("warn", "says nothing"),
-    "no_result": ("warn", "no result"), "silent": ("warn", "no answer"), "refused": ("bad", "refused"),
-    None: ("wait", "running"),
-}  # fmt: skip
-PURPOSES = {
-    "split": "to halve what is left", "confirm_good": "to confirm that it is good",
-    "confirm_bad": "to confirm that it is bad",
-}  # fmt: skip
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchList:
     """The newest searches of a repository."""
@@ -212,6 +142,43 @@ class SearchList:
     called: dict[str, str]  # what backends are called
     measures: SearchCounts
     url: str
+
+
+def state_of(commit: SeenCommit) -> PointState:
+    """Return the state that is shown of a commit."""
+    if commit.is_good:
+        return "good"
+    if commit.is_bad:
+        return "bad"
+    if commit.asked or commit.pending:
+        return "running"
+    return "skipped" if commit.is_left_alone or commit.vain else "not_asked"
+
+
+def points_of(seen: Sequence[SeenCommit], culprits: Collection[str]) -> list[Point]:
+    """Return the points of a line, oldest first."""
+    fold = len(seen) > EACH_MOST
+    points: list[Point] = []
+    for commit in seen:
+        # a culprit is bad also where its runs are not kept any more
+        state: PointState = "bad" if commit.sha in culprits else state_of(commit)
+        if fold and state == "not_asked" and points and points[-1].state == "not_asked":
+            points[-1] = points[-1]._replace(commits=points[-1].commits + 1)
+        else:
+            points.append(Point(commit.sha, state, culprit=commit.sha in culprits))
+    return points[:POINTS_MOST]
+
+
+def draw_line(points: Sequence[Point]) -> Markup:
+    """Draw the line as inline pictures, one per row."""
+    rows = [points[start : start + POINTS_A_ROW] for start in range(0, len(points), POINTS_A_ROW)]
+    return Markup("").join(_row(row, last=at == len(rows) - 1) for at, row in enumerate(rows))
+
+
+def legend() -> Iterator[tuple[str, str, str]]:
+    """Yield sign, tone and word of each state."""
+    for state, (sign, tone) in MARKS.items():
+        yield sign or "○", tone, POINT_WORDS[state]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,10 +362,6 @@ def answer_search(page: SearchPage) -> SearchAnswer:
     )
 
 
-def _search(row: BisectRow, url: str) -> Search:
-    return fill_struct(Search, row, page_url=url + rows.page_of_search(row))
-
-
 VIEWS = (
     View(
         read=read_searches,
@@ -435,3 +398,36 @@ VIEWS = (
         ),
     ),
 )
+
+
+def _row(row: Sequence[Point], *, last: bool) -> Markup:
+    width = POINTS_A_ROW * POINT_STEP
+    end = (len(row) - 1) * POINT_STEP + POINT_STEP // 2 if last else width
+    label = ", ".join(_words(point) for point in row)
+    parts = "".join(_point(point, at * POINT_STEP + POINT_STEP // 2) for at, point in enumerate(row))
+    return Markup(  # noqa: S704 - every text in it is escaped
+        f'<svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{escape(label)}">'
+        f'<line class="way" x1="{POINT_STEP // 2}" y1="{MIDDLE}" x2="{end}" y2="{MIDDLE}"/>{parts}</svg>'
+    )
+
+
+def _words(point: Point) -> str:
+    if point.commits > 1:
+        return f"{point.commits} not asked"
+    return f"{text.short(point.sha)} {'culprit' if point.culprit else POINT_WORDS[point.state]}"
+
+
+def _point(point: Point, x: int) -> str:
+    sign, tone = MARKS[point.state]
+    below = f"{point.commits}" if point.commits > 1 else text.short(point.sha)
+    classes = f"{tone} culprit" if point.culprit else tone
+    return (
+        f'<g class="{classes}"><title>{escape(_words(point))}</title>'
+        f'<circle cx="{x}" cy="{MIDDLE}" r="{RADIUS}"/>'
+        f'<text class="mark" x="{x}" y="{MIDDLE + 5}">{"⋯" if point.commits > 1 else sign}</text>'
+        f'<text x="{x}" y="{MIDDLE + RADIUS + 14}">{escape(below)}</text></g>'
+    )
+
+
+def _search(row: BisectRow, url: str) -> Search:
+    return fill_struct(Search, row, page_url=url + rows.page_of_search(row))

@@ -37,6 +37,62 @@ EVENTS_MOST = 50
 DAYS = declare.days()
 BRANCH = declare.text("branch", "name of the branch; without it the default branch", most=BRANCH_MOST)
 PARAMETERS = (REPO, DAYS, BRANCH)
+FAILING_MOST = 20
+LONGEST_MOST = 10
+RUNNERS_MOST = 200
+JOBS_MOST = 500
+QUEUE_REFRESH = 60  # seconds
+
+
+class DayOfTrunk(TrunkDay, frozen=True, kw_only=True):
+    """One day of a branch; seconds unless the name says otherwise"""
+
+    day: str
+
+
+class ColumnChange(
+    RowAnswer,
+    row=ColumnEvent,
+    only=("name", "state_before", "state_after", "first_bad", "last_good", "signature", "at"),
+    rename={"state_before": "before", "state_after": "after"},
+    frozen=True,
+    kw_only=True,
+):
+    """A change of a job's state; `at` is when the job that decided it ended"""
+
+
+class TrunkMetrics(Answer, frozen=True, kw_only=True):
+    """A branch over days, the oldest first"""
+
+    branch: str
+    days: list[DayOfTrunk]
+    whole: TrunkDay
+    runners: list[RunnerHours]  # those with the most hours first
+    changes: list[ColumnChange]  # the newest first
+
+
+class Reliability(Answer, frozen=True, kw_only=True):
+    """The jobs of a branch, the least reliable first"""
+
+    branch: str
+    jobs: list[JobReliability]
+
+
+class Queue(Answer, frozen=True, kw_only=True):
+    """Runners by label, those with the longest wait first"""
+
+    queue_bounds: list[int]  # of queue_counts_week, in seconds
+    runners: list[RunnerQueue]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queues:
+    """What waits in a repository."""
+
+    repo: str
+    runners: list[RunnerQueue]
+    counted_until: int | None
+    added: list[Block]  # by other features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,38 +152,6 @@ async def read_days(query: Query, *, columns: bool) -> BranchDays:
     )
 
 
-FAILING_MOST = 20
-LONGEST_MOST = 10
-RUNNERS_MOST = 200
-
-
-class DayOfTrunk(TrunkDay, frozen=True, kw_only=True):
-    """One day of a branch; seconds unless the name says otherwise"""
-
-    day: str
-
-
-class ColumnChange(
-    RowAnswer,
-    row=ColumnEvent,
-    only=("name", "state_before", "state_after", "first_bad", "last_good", "signature", "at"),
-    rename={"state_before": "before", "state_after": "after"},
-    frozen=True,
-    kw_only=True,
-):
-    """A change of a job's state; `at` is when the job that decided it ended"""
-
-
-class TrunkMetrics(Answer, frozen=True, kw_only=True):
-    """A branch over days, the oldest first"""
-
-    branch: str
-    days: list[DayOfTrunk]
-    whole: TrunkDay
-    runners: list[RunnerHours]  # those with the most hours first
-    changes: list[ColumnChange]  # the newest first
-
-
 async def read_metrics(query: Query) -> BranchDays:
     """Read the days of a branch; the page lists jobs as well."""
     return await read_days(query, columns=query.for_page)
@@ -165,6 +189,109 @@ def answer_metrics(days_read: BranchDays) -> TrunkMetrics:
         runners=branch_numbers.hours_by_runner(days_read.lines, costs)[:RUNNERS_MOST],
         changes=[fill_struct(ColumnChange, row) for row in days_read.events],
     )
+
+
+METRICS_VIEW = View(
+    read=read_metrics,
+    parameters=PARAMETERS,
+    page=Page(path=f"{REPOSITORY}/metrics", template="trunk_metrics.html", values=show_metrics),
+    json=Json(
+        path="/api/ci/metrics/{owner}/{repo}",
+        answer=answer_metrics,
+        content=TrunkMetrics,
+        name="trunkMetrics",
+        summary="A branch over days",
+        topic=op.CI,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
+        link=BranchDays.link,
+    ),
+)
+
+
+async def read_reliability(query: Query) -> BranchDays:
+    """Read the days of a branch with its jobs."""
+    return await read_days(query, columns=True)
+
+
+def show_reliability(days_read: BranchDays) -> dict[str, Any]:
+    """Return what the page shows."""
+    jobs = days_read.jobs()
+    return days_read.names() | {"jobs": jobs[:JOBS_MOST], "more": max(0, len(jobs) - JOBS_MOST)}
+
+
+def answer_reliability(days_read: BranchDays) -> Reliability:
+    """Return the reliability of a branch's jobs."""
+    return Reliability(branch=days_read.branch.name, jobs=days_read.jobs()[:JOBS_MOST])
+
+
+RELIABILITY_VIEW = View(
+    read=read_reliability,
+    parameters=PARAMETERS,
+    page=Page(path=f"{REPOSITORY}/reliability", template="trunk_reliability.html", values=show_reliability),
+    json=Json(
+        path="/api/ci/reliability/{owner}/{repo}",
+        answer=answer_reliability,
+        content=Reliability,
+        name="reliability",
+        summary="How often the jobs of a branch fail",
+        topic=op.CI,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
+        link=BranchDays.link,
+    ),
+)
+
+
+async def read_queues(query: Query) -> Queues:
+    """Read what waits now, and what waited in the last days."""
+    tx = query.tx
+    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], "")
+    first = tx.now // DAY - runner_queues.WEEK
+    identifier = branch.repository["repository_id"]
+    repo = branch.repository["full_name"]
+    return Queues(
+        repo=repo,
+        runners=await read_runner_queues(tx, query.settings, branch),
+        counted_until=await sums.counted_until(tx, RUNNERS, [identifier], first=first),
+        added=await describe_queue(tx, query.settings, repo) if query.for_page else [],
+    )
+
+
+def show_queues(queues: Queues) -> dict[str, Any]:
+    """Return what the page shows."""
+    runners = [
+        (queue, charts.bars(queue.queue_counts_week), _spread(queue.queue_counts_week))
+        for queue in queues.runners
+    ]
+    return {
+        "repo": queues.repo,
+        "runners": runners,
+        "counted_until": queues.counted_until,
+        "added": queues.added,
+    }
+
+
+def answer_queues(queues: Queues) -> Queue:
+    """Return what waits for which runner."""
+    return Queue(queue_bounds=list(runner_queues.BOUNDS), runners=queues.runners)
+
+
+QUEUE_VIEW = View(
+    read=read_queues,
+    parameters=(REPO,),
+    page=Page(
+        path=f"{REPOSITORY}/queue", template="trunk_queue.html", values=show_queues, refresh=QUEUE_REFRESH
+    ),
+    json=Json(
+        path="/api/ci/queue/{owner}/{repo}",
+        answer=answer_queues,
+        content=Queue,
+        name="runnerQueue",
+        summary="What waits for which runner",
+        topic=op.CI,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
+        link=lambda queues: {"repo": queues.repo},
+    ),
+)
 
 
 def _charts(answer: TrunkMetrics, repo: str) -> list[Chart]:
@@ -209,141 +336,8 @@ def _charts(answer: TrunkMetrics, repo: str) -> list[Chart]:
     ]
 
 
-METRICS_VIEW = View(
-    read=read_metrics,
-    parameters=PARAMETERS,
-    page=Page(path=f"{REPOSITORY}/metrics", template="trunk_metrics.html", values=show_metrics),
-    json=Json(
-        path="/api/ci/metrics/{owner}/{repo}",
-        answer=answer_metrics,
-        content=TrunkMetrics,
-        name="trunkMetrics",
-        summary="A branch over days",
-        topic=op.CI,
-        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=BranchDays.link,
-    ),
-)
-
-
-JOBS_MOST = 500
-
-
-class Reliability(Answer, frozen=True, kw_only=True):
-    """The jobs of a branch, the least reliable first"""
-
-    branch: str
-    jobs: list[JobReliability]
-
-
-async def read_reliability(query: Query) -> BranchDays:
-    """Read the days of a branch with its jobs."""
-    return await read_days(query, columns=True)
-
-
-def show_reliability(days_read: BranchDays) -> dict[str, Any]:
-    """Return what the page shows."""
-    jobs = days_read.jobs()
-    return days_read.names() | {"jobs": jobs[:JOBS_MOST], "more": max(0, len(jobs) - JOBS_MOST)}
-
-
-def answer_reliability(days_read: BranchDays) -> Reliability:
-    """Return the reliability of a branch's jobs."""
-    return Reliability(branch=days_read.branch.name, jobs=days_read.jobs()[:JOBS_MOST])
-
-
-RELIABILITY_VIEW = View(
-    read=read_reliability,
-    parameters=PARAMETERS,
-    page=Page(path=f"{REPOSITORY}/reliability", template="trunk_reliability.html", values=show_reliability),
-    json=Json(
-        path="/api/ci/reliability/{owner}/{repo}",
-        answer=answer_reliability,
-        content=Reliability,
-        name="reliability",
-        summary="How often the jobs of a branch fail",
-        topic=op.CI,
-        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=BranchDays.link,
-    ),
-)
-
-
-QUEUE_REFRESH = 60  # seconds
-
-
-class Queue(Answer, frozen=True, kw_only=True):
-    """Runners by label, those with the longest wait first"""
-
-    queue_bounds: list[int]  # of queue_counts_week, in seconds
-    runners: list[RunnerQueue]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Queues:
-    """What waits in a repository."""
-
-    repo: str
-    runners: list[RunnerQueue]
-    counted_until: int | None
-    added: list[Block]  # by other features
-
-
-async def read_queues(query: Query) -> Queues:
-    """Read what waits now, and what waited in the last days."""
-    tx = query.tx
-    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], "")
-    first = tx.now // DAY - runner_queues.WEEK
-    identifier = branch.repository["repository_id"]
-    repo = branch.repository["full_name"]
-    return Queues(
-        repo=repo,
-        runners=await read_runner_queues(tx, query.settings, branch),
-        counted_until=await sums.counted_until(tx, RUNNERS, [identifier], first=first),
-        added=await describe_queue(tx, query.settings, repo) if query.for_page else [],
-    )
-
-
-def show_queues(queues: Queues) -> dict[str, Any]:
-    """Return what the page shows."""
-    runners = [
-        (queue, charts.bars(queue.queue_counts_week), _spread(queue.queue_counts_week))
-        for queue in queues.runners
-    ]
-    return {
-        "repo": queues.repo,
-        "runners": runners,
-        "counted_until": queues.counted_until,
-        "added": queues.added,
-    }
-
-
-def answer_queues(queues: Queues) -> Queue:
-    """Return what waits for which runner."""
-    return Queue(queue_bounds=list(runner_queues.BOUNDS), runners=queues.runners)
-
-
 def _spread(counts: list[int]) -> str:
     """Describe a histogram of queue times."""
     upper = [f"up to {text.duration(bound)}" for bound in runner_queues.BOUNDS]
     words = [*upper, f"over {text.duration(runner_queues.BOUNDS[-1])}"]
     return ", ".join(f"{count:,} {word}" for count, word in zip(counts, words, strict=True) if count)
-
-
-QUEUE_VIEW = View(
-    read=read_queues,
-    parameters=(REPO,),
-    page=Page(
-        path=f"{REPOSITORY}/queue", template="trunk_queue.html", values=show_queues, refresh=QUEUE_REFRESH
-    ),
-    json=Json(
-        path="/api/ci/queue/{owner}/{repo}",
-        answer=answer_queues,
-        content=Queue,
-        name="runnerQueue",
-        summary="What waits for which runner",
-        topic=op.CI,
-        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=lambda queues: {"repo": queues.repo},
-    ),
-)

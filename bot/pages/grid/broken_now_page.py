@@ -150,6 +150,25 @@ def answer_broken(page: BrokenOnPage) -> RedAnswer:
     )
 
 
+VIEW = View(
+    read=read_broken_now,
+    of_upstream=True,
+    parameters=(ONCALL, REPO),
+    page=Page(path="/red", template="red.html", values=show_broken, refresh=REFRESH),
+    json=Json(
+        path="/api/red",
+        answer=answer_broken,
+        content=RedAnswer,
+        name="redNow",
+        summary="What is red now, across upstreams and backends",
+        topic=RESULTS,
+        refusals=(NOTHING_TO_SHOW,),
+        link=lambda page: {"oncall": page.oncall, "repo": page.repo},
+    ),
+)
+VIEWS = (VIEW,)
+
+
 def _people(red: BrokenNow) -> set[str]:
     """Return everybody who is on call for any of it."""
     oncalls = [job.oncalls for job in red.broken]
@@ -234,22 +253,3 @@ def _queue(queue: LongQueue) -> QueueAnswer:
         oncalls=list(queue.oncalls),
         url=queue.href,
     )
-
-
-VIEW = View(
-    read=read_broken_now,
-    of_upstream=True,
-    parameters=(ONCALL, REPO),
-    page=Page(path="/red", template="red.html", values=show_broken, refresh=REFRESH),
-    json=Json(
-        path="/api/red",
-        answer=answer_broken,
-        content=RedAnswer,
-        name="redNow",
-        summary="What is red now, across upstreams and backends",
-        topic=RESULTS,
-        refusals=(NOTHING_TO_SHOW,),
-        link=lambda page: {"oncall": page.oncall, "repo": page.repo},
-    ),
-)
-VIEWS = (VIEW,)

@@ -36,6 +36,16 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
 
 PULL = {"pr_number": "pr"}
+RUNNING = 30  # seconds until a page on which something runs is reloaded
+SUSPECTS_MOST = 30  # of a broken job; its JSON has more
+BRANCH_MOST = 255  # characters
+BRANCH = declare.in_path(
+    "branch",
+    str,
+    "name of the branch; it may contain slashes",
+    parse=lambda name: name[:BRANCH_MOST],
+    default="",
+)
 
 
 class HudCell(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -143,6 +153,33 @@ class Hud(Answer, frozen=True, kw_only=True):
     next: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class BesideGrid:
+    """What only the page shows."""
+
+    # seconds until the result of a commit was complete
+    took: Mapping[str, float] = field(default_factory=dict)
+    opened: opened_cell.OpenedCell | None = None
+    deleted: int | None = None
+    known: Sequence[str] = ()  # other branches, where this one has no commits
+    notes: GridNotes = field(default_factory=GridNotes)  # what other features say of its columns and commits
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridOnPage:
+    """Commits of a branch with their jobs."""
+
+    branch: Branch
+    chosen: GridFilter
+    grid: grid.Grid
+    wanted: list[int]  # places of the columns asked for
+    broken: Sequence[BrokenColumn]
+    standing: Standing  # of its newest commits, whichever are shown
+    following: str | None  # the commit that the next page begins after
+    github: str
+    beside: BesideGrid
+
+
 def hud_answer(
     shown_grid: grid.Grid,
     wanted: Sequence[int],
@@ -172,6 +209,104 @@ def hud_answer(
         broken=[_broken(column) for column in broken[: opened_cell.BROKEN_MOST]],
         next=following,
     )
+
+
+async def read_grid(query: Query) -> GridOnPage:
+    """Read the newest commits of a branch."""
+    tx, settings, chosen = query.tx, query.settings, grid_view.grid_filter_of(query)
+    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], query[BRANCH])
+    commits, more = await branch_reads.newest_commits(
+        tx, branch, before=chosen.before, limit=chosen.per, until=chosen.until
+    )
+    facts = await branch_reads.read_facts(tx, settings, branch, commits, jobs=chosen.shards)
+    shown_grid = grid.build_grid(facts, settings.of(TrunkSettings), shards=chosen.shards)
+    wanted = sorted(chosen.columns(shown_grid))
+    backends = await branch_standing.blocking_backends(tx)
+    broken = await opened_cell.find_broken(tx, branch, shown_grid, wanted, backends=backends)
+    if chosen.shows_newest:
+        standing = branch_standing.judge_branch(shown_grid, branch.name, backends)
+    else:
+        standing = await branch_standing.read_standing(tx, settings, branch)
+    broken = await opened_cell.find_broken(tx, branch, shown_grid, wanted, backends=backends)
+    return GridOnPage(
+        branch=branch,
+        chosen=chosen,
+        grid=shown_grid,
+        wanted=wanted,
+        broken=broken,
+        standing=standing,
+        following=commits[-1]["sha"] if more and commits else None,
+        github=web_url(settings.github_api_url),
+        beside=await _read_beside(query, branch, shown_grid, chosen, broken)
+        if query.for_page
+        else BesideGrid(),
+    )
+
+
+def show_grid(page: GridOnPage) -> dict[str, Any]:
+    """Return what the page shows."""
+    branch, beside, home = page.branch, page.beside, grid_address(page.branch)
+    return {
+        "repo": branch.repository["full_name"],
+        "branch": branch.name,
+        "deleted": beside.deleted,
+        "known": [(name, _address_of(branch, name)) for name in beside.known],
+        "home": home,
+        "chosen": page.chosen,
+        "groups": list(dict.fromkeys(column.group for column in page.grid.columns)),
+        "view": grid_view.make_grid_view(
+            page.grid, page.chosen, home, {column.place for column in page.broken}
+        ),
+        "broken": page.broken,
+        "standing": page.standing,
+        "took": beside.took,
+        "notes": beside.notes,
+        "most_broken": opened_cell.BROKEN_MOST,
+        "most_suspects": SUSPECTS_MOST,
+        "columns": len(page.grid.columns),
+        "opened": beside.opened,
+        "following": page.following,
+        "github": page.github,
+    }
+
+
+def answer_grid(page: GridOnPage) -> Hud:
+    """Return the JSON of the grid."""
+    return hud_answer(page.grid, page.wanted, page.broken, standing=page.standing, following=page.following)
+
+
+def _grid_refresh(page: GridOnPage) -> int:
+    running = any(line.verdict == "running" for line in page.grid.lines)
+    return RUNNING if running and page.chosen.shows_newest else 0
+
+
+def _commit_link(page: GridOnPage) -> dict[str, object]:
+    branch, query = page.branch, page.chosen.chosen(open="", groups="")
+    return {"repo": branch.repository["full_name"], "branch": branch.name, **query}
+
+
+def grid_address(branch: Branch) -> str:
+    """Return the address of a branch's page."""
+    return _address_of(branch, branch.name)
+
+
+GRID_VIEW = View(
+    read=read_grid,
+    parameters=(REPO, BRANCH, *grid_view.PARAMETERS),
+    page=Page(
+        path="/hud/{owner}/{repo}/{branch:.+}", template="hud.html", values=show_grid, refresh=_grid_refresh
+    ),
+    json=Json(
+        path="/api/ci/hud/{owner}/{repo}/{branch:.+}",
+        answer=answer_grid,
+        content=Hud,
+        name="hud",
+        summary="A branch, commit by job",
+        topic=op.CI,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, UNKNOWN_COMMIT),
+        link=_commit_link,
+    ),
+)
 
 
 def _standing(standing: Standing) -> HudStanding:
@@ -253,77 +388,6 @@ def _lines(shown_grid: grid.Grid, places: dict[int, str], lone: dict[int, set[in
     return made
 
 
-RUNNING = 30  # seconds until a page on which something runs is reloaded
-SUSPECTS_MOST = 30  # of a broken job; its JSON has more
-BRANCH_MOST = 255  # characters
-BRANCH = declare.in_path(
-    "branch",
-    str,
-    "name of the branch; it may contain slashes",
-    parse=lambda name: name[:BRANCH_MOST],
-    default="",
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BesideGrid:
-    """What only the page shows."""
-
-    # seconds until the result of a commit was complete
-    took: Mapping[str, float] = field(default_factory=dict)
-    opened: opened_cell.OpenedCell | None = None
-    deleted: int | None = None
-    known: Sequence[str] = ()  # other branches, where this one has no commits
-    notes: GridNotes = field(default_factory=GridNotes)  # what other features say of its columns and commits
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridOnPage:
-    """Commits of a branch with their jobs."""
-
-    branch: Branch
-    chosen: GridFilter
-    grid: grid.Grid
-    wanted: list[int]  # places of the columns asked for
-    broken: Sequence[BrokenColumn]
-    standing: Standing  # of its newest commits, whichever are shown
-    following: str | None  # the commit that the next page begins after
-    github: str
-    beside: BesideGrid
-
-
-async def read_grid(query: Query) -> GridOnPage:
-    """Read the newest commits of a branch."""
-    tx, settings, chosen = query.tx, query.settings, grid_view.grid_filter_of(query)
-    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], query[BRANCH])
-    commits, more = await branch_reads.newest_commits(
-        tx, branch, before=chosen.before, limit=chosen.per, until=chosen.until
-    )
-    facts = await branch_reads.read_facts(tx, settings, branch, commits, jobs=chosen.shards)
-    shown_grid = grid.build_grid(facts, settings.of(TrunkSettings), shards=chosen.shards)
-    wanted = sorted(chosen.columns(shown_grid))
-    backends = await branch_standing.blocking_backends(tx)
-    broken = await opened_cell.find_broken(tx, branch, shown_grid, wanted, backends=backends)
-    if chosen.shows_newest:
-        standing = branch_standing.judge_branch(shown_grid, branch.name, backends)
-    else:
-        standing = await branch_standing.read_standing(tx, settings, branch)
-    broken = await opened_cell.find_broken(tx, branch, shown_grid, wanted, backends=backends)
-    return GridOnPage(
-        branch=branch,
-        chosen=chosen,
-        grid=shown_grid,
-        wanted=wanted,
-        broken=broken,
-        standing=standing,
-        following=commits[-1]["sha"] if more and commits else None,
-        github=web_url(settings.github_api_url),
-        beside=await _read_beside(query, branch, shown_grid, chosen, broken)
-        if query.for_page
-        else BesideGrid(),
-    )
-
-
 async def _read_beside(
     query: Query, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter, broken: Sequence[BrokenColumn]
 ) -> BesideGrid:
@@ -346,71 +410,5 @@ async def _read_beside(
     )
 
 
-def show_grid(page: GridOnPage) -> dict[str, Any]:
-    """Return what the page shows."""
-    branch, beside, home = page.branch, page.beside, grid_address(page.branch)
-    return {
-        "repo": branch.repository["full_name"],
-        "branch": branch.name,
-        "deleted": beside.deleted,
-        "known": [(name, _address_of(branch, name)) for name in beside.known],
-        "home": home,
-        "chosen": page.chosen,
-        "groups": list(dict.fromkeys(column.group for column in page.grid.columns)),
-        "view": grid_view.make_grid_view(
-            page.grid, page.chosen, home, {column.place for column in page.broken}
-        ),
-        "broken": page.broken,
-        "standing": page.standing,
-        "took": beside.took,
-        "notes": beside.notes,
-        "most_broken": opened_cell.BROKEN_MOST,
-        "most_suspects": SUSPECTS_MOST,
-        "columns": len(page.grid.columns),
-        "opened": beside.opened,
-        "following": page.following,
-        "github": page.github,
-    }
-
-
-def answer_grid(page: GridOnPage) -> Hud:
-    """Return the JSON of the grid."""
-    return hud_answer(page.grid, page.wanted, page.broken, standing=page.standing, following=page.following)
-
-
-def _grid_refresh(page: GridOnPage) -> int:
-    running = any(line.verdict == "running" for line in page.grid.lines)
-    return RUNNING if running and page.chosen.shows_newest else 0
-
-
-def _commit_link(page: GridOnPage) -> dict[str, object]:
-    branch, query = page.branch, page.chosen.chosen(open="", groups="")
-    return {"repo": branch.repository["full_name"], "branch": branch.name, **query}
-
-
-def grid_address(branch: Branch) -> str:
-    """Return the address of a branch's page."""
-    return _address_of(branch, branch.name)
-
-
 def _address_of(branch: Branch, name: str) -> str:
     return f"/hud/{branch.repository['full_name']}/{quote(name)}"
-
-
-GRID_VIEW = View(
-    read=read_grid,
-    parameters=(REPO, BRANCH, *grid_view.PARAMETERS),
-    page=Page(
-        path="/hud/{owner}/{repo}/{branch:.+}", template="hud.html", values=show_grid, refresh=_grid_refresh
-    ),
-    json=Json(
-        path="/api/ci/hud/{owner}/{repo}/{branch:.+}",
-        answer=answer_grid,
-        content=Hud,
-        name="hud",
-        summary="A branch, commit by job",
-        topic=op.CI,
-        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, UNKNOWN_COMMIT),
-        link=_commit_link,
-    ),
-)

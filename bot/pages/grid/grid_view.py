@@ -36,6 +36,99 @@ GROUPS = {"reruns": RERUNS, "unstable": UNSTABLE}
 ONLY_CHOICES = ("", "failing", "blocking")
 OPEN_MOST = 40  # groups
 CALM = frozenset((cells.SUCCESS, cells.NEUTRAL, cells.SKIPPED)) | cells.UNFINISHED
+_FLAGS = f"({'|'.join(HIDABLE)})"
+PER = declare.whole("per", LINES_MOST, "how many commits", default=STANDING_LINES)
+ON = declare.day("on", "only commits up to the end of this day (UTC)")
+GROUP = declare.text("group", "only jobs of this group", most=FILTER_MOST)
+CHOSEN = declare.choice("only", ONLY_CHOICES, "only jobs of this kind")
+SHARDS = declare.flag("shards", "every shard as a column of its own")
+FOLDS = declare.parsed(
+    "groups", str, "0: no group is folded", parse=lambda text: text != "0", default=True, only="page"
+)
+CELL = declare.text("cell", "the cell whose runs are shown", most=FILTER_MOST, only="page")
+COLUMNS_MOST = 300
+FAILING_MOST = 8  # names of a line's failing jobs, for narrow screens
+NAME_MOST = 160
+LETTERS = 3  # of a group's name, over one column
+LINE_MOST = 200
+CLASSES = {
+    "O": "o", "F": "f", "X": "x", "T": "x", "C": "i", "N": "i", "S": "i", "Q": "w", "?": "w", "~": "w", "U": "i",
+    "A": "i",
+}  # fmt: skip
+# characters of a name over its column: its beginning, and more of its end, which tells it from others
+LABEL_MOST = 32
+LONE = "l"  # a failure that is likely a flake
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownCell:
+    """A column of the page: one of the grid's, or several folded ones."""
+
+    places: tuple[int, ...]
+    name: str
+    group: str
+    folded: bool = False
+    blocking: bool = False
+    broken: bool = False
+    stale: int = 0  # columns without a result on the newest commits
+    flakes: frozenset[int] = frozenset()  # lines on which it failed alone, between passes
+
+    @property
+    def key(self) -> str:
+        """A short name for the column in addresses."""
+        return key_of_column(self.name)
+
+    @property
+    def label(self) -> str:
+        """The name above the column."""
+        name = escaping.one_line(self.name)
+        start = LABEL_MOST // 3
+        return name if len(name) <= LABEL_MOST else f"{name[:start]}…{name[start + 1 - LABEL_MOST :]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownGroup:
+    """A heading over some columns."""
+
+    name: str
+    width: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether its name fits above its columns."""
+        return len(self.name) <= self.width * LETTERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownLine:
+    """A line of the page."""
+
+    line: GridLine
+    markup: Markup  # its cells
+    failing: tuple[tuple[str, str], ...]  # names of jobs, and the keys of their columns
+    outage: bool
+    green_before: str | None  # where it is red: the newest green commit before it
+
+    @property
+    def commit(self) -> CommitRow:
+        """The commit."""
+        return self.line.commit
+
+    @property
+    def title(self) -> str:
+        """The commit's title, without the number that is shown beside it."""
+        return self.commit["title"].removesuffix(f" (#{self.commit['pr_number']})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridView:
+    """Everything the page shows of the grid."""
+
+    columns: tuple[ShownCell, ...]
+    groups: tuple[ShownGroup, ...]
+    lines: tuple[ShownLine, ...]
+    left_out: int  # columns beyond the limit
+    links: str  # the address of a cell without its row and column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,16 +232,10 @@ def _commit(text: str) -> str:
     return text
 
 
-def _filter_words(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word.strip() for word in text[:1_000].split(",") if word.strip()))
-
-
 def _opened(text: str) -> tuple[str, ...]:
     return _filter_words(text)[:OPEN_MOST]
 
 
-_FLAGS = f"({'|'.join(HIDABLE)})"
-PER = declare.whole("per", LINES_MOST, "how many commits", default=STANDING_LINES)
 BEFORE: Parameter[str | None] = declare.parsed(
     "before",
     Annotated[str, matching(addresses.SHA)],
@@ -156,7 +243,6 @@ BEFORE: Parameter[str | None] = declare.parsed(
     parse=_commit,
     default=None,
 )
-ON = declare.day("on", "only commits up to the end of this day (UTC)")
 NAME = declare.parsed(
     "name",
     op.Text,
@@ -164,7 +250,6 @@ NAME = declare.parsed(
     parse=_parse_name,
     default="",
 )
-GROUP = declare.text("group", "only jobs of this group", most=FILTER_MOST)
 HIDE: Parameter[tuple[str, ...]] = declare.parsed(
     "hide",
     Annotated[str, matching(f"{_FLAGS}(,{_FLAGS})*")],
@@ -172,15 +257,9 @@ HIDE: Parameter[tuple[str, ...]] = declare.parsed(
     parse=_hidden,
     default=(),
 )
-CHOSEN = declare.choice("only", ONLY_CHOICES, "only jobs of this kind")
-SHARDS = declare.flag("shards", "every shard as a column of its own")
-FOLDS = declare.parsed(
-    "groups", str, "0: no group is folded", parse=lambda text: text != "0", default=True, only="page"
-)
 OPEN: Parameter[tuple[str, ...]] = declare.parsed(
     "open", op.Text, "groups that are not folded", parse=_opened, default=(), only="page"
 )
-CELL = declare.text("cell", "the cell whose runs are shown", most=FILTER_MOST, only="page")
 PARAMETERS = (PER, BEFORE, ON, NAME, GROUP, HIDE, CHOSEN, SHARDS, FOLDS, OPEN, CELL)
 
 
@@ -204,91 +283,6 @@ def grid_filter_of(query: Query) -> GridFilter:
 def has_trouble(column: branch_history.ColumnCells) -> bool:
     """Whether something in a column failed, perhaps only at first, or was cancelled."""
     return any(cell is not None and cell.character not in CALM for cell in column)
-
-
-COLUMNS_MOST = 300
-FAILING_MOST = 8  # names of a line's failing jobs, for narrow screens
-NAME_MOST = 160
-LETTERS = 3  # of a group's name, over one column
-LINE_MOST = 200
-CLASSES = {
-    "O": "o", "F": "f", "X": "x", "T": "x", "C": "i", "N": "i", "S": "i", "Q": "w", "?": "w", "~": "w", "U": "i",
-    "A": "i",
-}  # fmt: skip
-# characters of a name over its column: its beginning, and more of its end, which tells it from others
-LABEL_MOST = 32
-LONE = "l"  # a failure that is likely a flake
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownCell:
-    """A column of the page: one of the grid's, or several folded ones."""
-
-    places: tuple[int, ...]
-    name: str
-    group: str
-    folded: bool = False
-    blocking: bool = False
-    broken: bool = False
-    stale: int = 0  # columns without a result on the newest commits
-    flakes: frozenset[int] = frozenset()  # lines on which it failed alone, between passes
-
-    @property
-    def key(self) -> str:
-        """A short name for the column in addresses."""
-        return key_of_column(self.name)
-
-    @property
-    def label(self) -> str:
-        """The name above the column."""
-        name = escaping.one_line(self.name)
-        start = LABEL_MOST // 3
-        return name if len(name) <= LABEL_MOST else f"{name[:start]}…{name[start + 1 - LABEL_MOST :]}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownGroup:
-    """A heading over some columns."""
-
-    name: str
-    width: int
-
-    @property
-    def fits(self) -> bool:
-        """Whether its name fits above its columns."""
-        return len(self.name) <= self.width * LETTERS
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownLine:
-    """A line of the page."""
-
-    line: GridLine
-    markup: Markup  # its cells
-    failing: tuple[tuple[str, str], ...]  # names of jobs, and the keys of their columns
-    outage: bool
-    green_before: str | None  # where it is red: the newest green commit before it
-
-    @property
-    def commit(self) -> CommitRow:
-        """The commit."""
-        return self.line.commit
-
-    @property
-    def title(self) -> str:
-        """The commit's title, without the number that is shown beside it."""
-        return self.commit["title"].removesuffix(f" (#{self.commit['pr_number']})")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridView:
-    """Everything the page shows of the grid."""
-
-    columns: tuple[ShownCell, ...]
-    groups: tuple[ShownGroup, ...]
-    lines: tuple[ShownLine, ...]
-    left_out: int  # columns beyond the limit
-    links: str  # the address of a cell without its row and column
 
 
 def make_grid_view(grid: Grid, chosen: GridFilter, base: str, broken: Collection[int]) -> GridView:
@@ -326,6 +320,10 @@ def find_cell(grid: Grid, key: str) -> tuple[GridLine, Column, Cell] | None:
     line = next((line for line in grid.lines if sha and line.commit["sha"].startswith(sha)), None)
     cell = line.cells.get(place) if line is not None and place is not None else None
     return (line, grid.columns[place], cell) if line and place is not None and cell else None
+
+
+def _filter_words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word.strip() for word in text[:1_000].split(",") if word.strip()))
 
 
 def _columns(

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from bot.web.parameters import Parameter, Query
     from bot.web.search import SearchWords
 
+BRANCH = declare.text("branch", "name of the branch; without it the default branch", most=BRANCH_MOST)
+BRANCHES_JUDGED = 5  # branches, those with the newest commits: reading one takes a while
+BRANCHES_NAMED = 30  # further branches
+BROKEN_MOST = 10  # jobs of a branch
+JOBS_MOST = 100  # with their shards
+
 
 class LastGood(Answer, frozen=True, kw_only=True):
     """The newest commit on which every selected job passed"""
@@ -71,7 +77,6 @@ def _backend_names(text: str) -> tuple[str, ...]:
     return backends
 
 
-BRANCH = declare.text("branch", "name of the branch; without it the default branch", most=BRANCH_MOST)
 SELECTED_JOBS = declare.parsed(
     "jobs",
     op.Text,
@@ -180,22 +185,10 @@ async def has_days(query: Query, repo: str) -> bool:
     return await _has_rows(query, repo, ci_line.c.repository_id)
 
 
-async def _has_rows(query: Query, repo: str, repository_id: sa.Column[int]) -> bool:
-    with contextlib.suppress(Rejected):
-        branch = await branch_reads.find_branch(query.tx, query.hidden, repo, "")
-        return await runs.has_rows(query.tx, repository_id, {branch.repository["repository_id"]})
-    return False
-
-
 ENDPOINTS = (
     Endpoint(web.get("/hud", redirect_to_first)),
     Endpoint(web.get("/hud/{owner}/{repo}", redirect_to_default)),
 )
-
-
-BRANCHES_JUDGED = 5  # branches, those with the newest commits: reading one takes a while
-BRANCHES_NAMED = 30  # further branches
-BROKEN_MOST = 10  # jobs of a branch
 
 
 async def describe_repository(query: Query, repo: str) -> list[Block]:
@@ -239,6 +232,40 @@ async def lead_to_commit(tx: Transaction, subject: MissingSubject) -> str | None
         sha = await branch_commits.commit_of_pull(tx, repository["repository_id"], addresses.number(number))
         return f"/{repository['full_name']}/commit/{sha}" if sha else None
     return None
+
+
+async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
+    """Return commits, branches and jobs."""
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
+    return [
+        *await _commit_hits(query, words, shown, limit),
+        *await _branch_hits(query, words, shown, limit),
+        *await _job_hits(query, words, shown, limit),
+    ]
+
+
+GRID_VIEWS = (
+    *ENDPOINTS,
+    grid.GRID_VIEW,
+    job.OTHER_JOB_VIEW,
+    LAST_GOOD_VIEW,
+    branch_days.METRICS_VIEW,
+    branch_days.RELIABILITY_VIEW,
+    branch_days.QUEUE_VIEW,
+)
+
+
+def add_template_names(app: web.Application) -> None:
+    """Add what the templates use."""
+    html.add_names(app, values={"WORDS": WORDS})
+
+
+async def _has_rows(query: Query, repo: str, repository_id: sa.Column[int]) -> bool:
+    with contextlib.suppress(Rejected):
+        branch = await branch_reads.find_branch(query.tx, query.hidden, repo, "")
+        return await runs.has_rows(query.tx, repository_id, {branch.repository["repository_id"]})
+    return False
 
 
 async def _existing_branches(tx: Transaction, default: Branch) -> list[str]:
@@ -300,20 +327,6 @@ def _further_branches(names: Sequence[str], default: Branch) -> list[Block]:
 
 def _grid_path(default: Branch, name: str) -> str:
     return f"/hud/{default.repository['full_name']}/{quote(name)}"
-
-
-JOBS_MOST = 100  # with their shards
-
-
-async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
-    """Return commits, branches and jobs."""
-    private = access.reads_private(query.request)
-    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
-    return [
-        *await _commit_hits(query, words, shown, limit),
-        *await _branch_hits(query, words, shown, limit),
-        *await _job_hits(query, words, shown, limit),
-    ]
 
 
 async def _commit_hits(query: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
@@ -378,19 +391,3 @@ async def _job_hit(query: Query, row: ColumnRow, repo: str) -> Hit:
         repo=repo,
         detail=f"on {branch}",
     )
-
-
-GRID_VIEWS = (
-    *ENDPOINTS,
-    grid.GRID_VIEW,
-    job.OTHER_JOB_VIEW,
-    LAST_GOOD_VIEW,
-    branch_days.METRICS_VIEW,
-    branch_days.RELIABILITY_VIEW,
-    branch_days.QUEUE_VIEW,
-)
-
-
-def add_template_names(app: web.Application) -> None:
-    """Add what the templates use."""
-    html.add_names(app, values={"WORDS": WORDS})

@@ -35,6 +35,24 @@ if TYPE_CHECKING:
 BROKEN_MOST = 20  # columns whose suspects are shown
 SUSPECTS_MOST = 100  # of a column
 BrokenKind = Literal["blocking", "watched", "unstable"]
+RUNS_MOST = 100
+DAY = 86_400_000
+DAYS = 30  # after its first attempt GitHub runs nothing again
+WORTH_IT: Collection[str] = FAILED | {CANCELLED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedCell:
+    """An open cell."""
+
+    line: GridLine
+    column: Column
+    cell: Cell
+    runs: tuple[Run, ...]
+    more: int
+    twins: bool  # whether there are several jobs of its name
+    beside: Mapping[str, Sequence[BlockLine]]  # what else is known of them, by their ids
+    reruns: Mapping[str, str]  # pages of GitHub where they can be repeated, by their ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +135,32 @@ async def find_broken(
     ]
 
 
+async def read_opened(
+    tx: Transaction, settings: Settings, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter
+) -> OpenedCell | None:
+    """Read the cell that the page's address names, None where its commit is not shown."""
+    cell = grid_view.find_cell(shown_grid, chosen.cell) if chosen.cell else None
+    if cell is None:
+        return None
+    line, column, shown = cell
+    facts = await branch_reads.read_facts(tx, settings, branch, [line.commit], jobs=True)
+    runs = grid.runs_of_column(facts, settings.of(TrunkSettings), column.name, shards=chosen.shards)
+    more = max(0, len(runs) - RUNS_MOST)
+    numbers = {row["other_id"] or str(row["job_id"]): row["job_id"] for row in facts.jobs}
+    known, runs = runs, runs[:RUNS_MOST]
+    on_github = f"{web_url(settings.github_api_url)}/{branch.repository['full_name']}"
+    return OpenedCell(
+        line=line,
+        column=column,
+        cell=shown,
+        runs=runs,
+        more=more,
+        twins=any(run.twin for run in known),
+        beside=await _known_of_runs(tx, branch, line, column=column, runs=runs, numbers=numbers),
+        reruns=_rerun_pages(known, on_github, now=tx.now) if column.source == "actions" else {},
+    )
+
+
 def _kind(column: Column, backends: Collection[str]) -> BrokenKind:
     if column.group == UNSTABLE:
         return "unstable"
@@ -161,52 +205,6 @@ def _suspects(lines: Iterable[CommitRow], folded: Mapping[str, Sequence[HeadOfCo
         yield Suspect(sha=line["sha"], line=line)
         for sha, row in folded.get(line["sha"], ()):
             yield Suspect(sha=sha, pushed_with=line["sha"], folded=row)
-
-
-RUNS_MOST = 100
-DAY = 86_400_000
-DAYS = 30  # after its first attempt GitHub runs nothing again
-WORTH_IT: Collection[str] = FAILED | {CANCELLED}
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpenedCell:
-    """An open cell."""
-
-    line: GridLine
-    column: Column
-    cell: Cell
-    runs: tuple[Run, ...]
-    more: int
-    twins: bool  # whether there are several jobs of its name
-    beside: Mapping[str, Sequence[BlockLine]]  # what else is known of them, by their ids
-    reruns: Mapping[str, str]  # pages of GitHub where they can be repeated, by their ids
-
-
-async def read_opened(
-    tx: Transaction, settings: Settings, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter
-) -> OpenedCell | None:
-    """Read the cell that the page's address names, None where its commit is not shown."""
-    cell = grid_view.find_cell(shown_grid, chosen.cell) if chosen.cell else None
-    if cell is None:
-        return None
-    line, column, shown = cell
-    facts = await branch_reads.read_facts(tx, settings, branch, [line.commit], jobs=True)
-    runs = grid.runs_of_column(facts, settings.of(TrunkSettings), column.name, shards=chosen.shards)
-    more = max(0, len(runs) - RUNS_MOST)
-    numbers = {row["other_id"] or str(row["job_id"]): row["job_id"] for row in facts.jobs}
-    known, runs = runs, runs[:RUNS_MOST]
-    on_github = f"{web_url(settings.github_api_url)}/{branch.repository['full_name']}"
-    return OpenedCell(
-        line=line,
-        column=column,
-        cell=shown,
-        runs=runs,
-        more=more,
-        twins=any(run.twin for run in known),
-        beside=await _known_of_runs(tx, branch, line, column=column, runs=runs, numbers=numbers),
-        reruns=_rerun_pages(known, on_github, now=tx.now) if column.source == "actions" else {},
-    )
 
 
 async def _known_of_runs(

@@ -96,33 +96,6 @@ async def read_series(query: Query) -> SeriesOverTime:
     )
 
 
-async def _lines(
-    query: Query, own: set[int], series: SeriesRow, first: int
-) -> dict[str, list[SeriesPointRow]]:
-    """Return the trusted points of the same model and metric, on each device of each visible repository."""
-    called = await day_window.backend_labels(query)
-    labels = dict.fromkeys(own, "")
-    for upstream in [
-        repo for repo in query.settings.upstream_repo if repo.casefold() != query[REPO].casefold()
-    ]:
-        labels |= dict.fromkeys(await day_window.visible_ids(query, upstream), "upstream")
-    for repo, ids in await day_window.visible_backends(query, query.settings.upstream_repo[0]):
-        if not ids & own:
-            labels |= dict.fromkeys(ids, called.get(repo.casefold(), repo))
-    beside = await benchmark_rows.series_beside(query.tx, series, limit=SERIES_BESIDE)
-    names = {row["id"]: row for row in beside}
-    lines: dict[str, list[SeriesPointRow]] = {_name(series, ""): []}  # its own line is the first
-    for point in await benchmark_rows.points_of_series(query.tx, labels, names, first=first):
-        name = _name(names[point["series_id"]], labels[point["repository_id"]])
-        lines.setdefault(name, []).append(point)
-    return lines
-
-
-def _name(series: SeriesRow, label: str) -> str:
-    parts = (label, series["device"], series["arch"], series["backend"])
-    return " ".join(part for part in dict.fromkeys(parts) if part) or series["model"] or series["metric"]
-
-
 def page_values(history: SeriesOverTime) -> dict[str, Any]:
     """Return what the page shows."""
     return history.window.page | {
@@ -133,23 +106,6 @@ def page_values(history: SeriesOverTime) -> dict[str, Any]:
         "listed": history.points[:POINTS_LISTED],
         "more": max(len(history.points) - POINTS_LISTED, 0),
     }
-
-
-def _chart(history: SeriesOverTime) -> Chart:
-    """Return the chart of a series and those beside it; a click leads to the commit that the series had on that day."""
-    lines = [(name, _by_day(points)) for name, points in list(history.lines.items())[:CURVES]]
-    title = f"{history.series['metric']}, medians of a day"
-    measured = {point["day"]: point["head_sha"] for point in reversed(history.points) if point["trusted"]}
-    links = {day: f"/{history.window.repo}/commit/{sha}" for day, sha in measured.items()}
-    return history.window.chart(title, lines, links=links)
-
-
-def _by_day(points: Iterable[SeriesPointRow]) -> dict[int, float]:
-    by_day: defaultdict[int, list[float]] = defaultdict(list)
-    for point in points:
-        if point["median"] is not None:
-            by_day[point["day"]].append(point["median"])
-    return {day: median(values) for day, values in by_day.items()}
 
 
 def json_answer(history: SeriesOverTime) -> BenchmarkSeries:
@@ -184,3 +140,47 @@ VIEW = View(
         },
     ),
 )
+
+
+async def _lines(
+    query: Query, own: set[int], series: SeriesRow, first: int
+) -> dict[str, list[SeriesPointRow]]:
+    """Return the trusted points of the same model and metric, on each device of each visible repository."""
+    called = await day_window.backend_labels(query)
+    labels = dict.fromkeys(own, "")
+    for upstream in [
+        repo for repo in query.settings.upstream_repo if repo.casefold() != query[REPO].casefold()
+    ]:
+        labels |= dict.fromkeys(await day_window.visible_ids(query, upstream), "upstream")
+    for repo, ids in await day_window.visible_backends(query, query.settings.upstream_repo[0]):
+        if not ids & own:
+            labels |= dict.fromkeys(ids, called.get(repo.casefold(), repo))
+    beside = await benchmark_rows.series_beside(query.tx, series, limit=SERIES_BESIDE)
+    names = {row["id"]: row for row in beside}
+    lines: dict[str, list[SeriesPointRow]] = {_name(series, ""): []}  # its own line is the first
+    for point in await benchmark_rows.points_of_series(query.tx, labels, names, first=first):
+        name = _name(names[point["series_id"]], labels[point["repository_id"]])
+        lines.setdefault(name, []).append(point)
+    return lines
+
+
+def _name(series: SeriesRow, label: str) -> str:
+    parts = (label, series["device"], series["arch"], series["backend"])
+    return " ".join(part for part in dict.fromkeys(parts) if part) or series["model"] or series["metric"]
+
+
+def _chart(history: SeriesOverTime) -> Chart:
+    """Return the chart of a series and those beside it; a click leads to the commit that the series had on that day."""
+    lines = [(name, _by_day(points)) for name, points in list(history.lines.items())[:CURVES]]
+    title = f"{history.series['metric']}, medians of a day"
+    measured = {point["day"]: point["head_sha"] for point in reversed(history.points) if point["trusted"]}
+    links = {day: f"/{history.window.repo}/commit/{sha}" for day, sha in measured.items()}
+    return history.window.chart(title, lines, links=links)
+
+
+def _by_day(points: Iterable[SeriesPointRow]) -> dict[int, float]:
+    by_day: defaultdict[int, list[float]] = defaultdict(list)
+    for point in points:
+        if point["median"] is not None:
+            by_day[point["day"]].append(point["median"])
+    return {day: median(values) for day, values in by_day.items()}

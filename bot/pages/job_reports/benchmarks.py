@@ -32,6 +32,18 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
 
 COLUMNS_SHOWN = 12  # shown
+Cells = list[list["NamedSeriesTrend"]]  # of a row: the series in each column
+DIFFERENCES_LISTED = 200
+SHA = Annotated[str, matching(addresses.SHA)]
+BASE = declare.parsed(
+    "base", SHA, "a commit to compare with, with `head`", parse=addresses.commit, default=""
+)
+HEAD = declare.parsed("head", SHA, "a commit, or its beginning", parse=addresses.commit, default="")
+MODELS_SHOWN, REGRESSIONS_SHOWN = 100, 30  # shown
+BENCHMARK = declare.text("benchmark", "one benchmark")
+MODEL = declare.text("model", "one model")
+METRIC = declare.text("metric", "one metric")
+DEVICE = declare.text("device", "one device")
 
 
 class ShownRepository(NamedTuple):
@@ -56,9 +68,6 @@ class ModelRow(NamedTuple):
     about: str  # compiler, mode and type of numbers
 
 
-Cells = list[list["NamedSeriesTrend"]]  # of a row: the series in each column
-
-
 @dataclass(frozen=True, kw_only=True)
 class DeviceTable:
     """How a metric stands on each device."""
@@ -70,52 +79,6 @@ class DeviceTable:
     def geomeans(self) -> list[float | None]:
         """The geometric mean of each column."""
         return [_geomean([cells[at] for cells in self.rows.values()]) for at in range(len(self.columns))]
-
-
-def arrange_devices(
-    trends: Sequence[NamedSeriesTrend], repositories: Mapping[int, ShownRepository], first: str
-) -> DeviceTable:
-    """Arrange some series as a table; the devices of the repository `first` come first."""
-    seen = {DeviceColumn(*repositories[trend["repository_id"]], _device(trend)) for trend in trends}
-    columns = sorted(
-        seen, key=lambda column: (column.repo.casefold() != first.casefold(), column.label, column.device)
-    )
-    columns = columns[:COLUMNS_SHOWN]
-    places = {(column.repo, column.device): at for at, column in enumerate(columns)}
-    rows: defaultdict[ModelRow, Cells] = defaultdict(lambda: [[] for _ in columns])
-    for trend in trends:
-        at = places.get((repositories[trend["repository_id"]].repo, _device(trend)))
-        if at is not None:
-            about = _joined(trend["backend"], trend["mode"], trend["dtype"])
-            rows[ModelRow(trend["model"], about)][at].append(trend)
-    return DeviceTable(columns=columns, rows=rows)
-
-
-def has_geomeans(metric: str) -> bool:
-    """Whether a mean over models makes sense for a metric: it does for speedups."""
-    return fnmatchcase(metric.casefold(), benchmark_judgement.SPEEDUP)
-
-
-def _device(trend: NamedSeriesTrend) -> str:
-    return _joined(trend["device"], trend["arch"])
-
-
-def _joined(*parts: str) -> str:
-    return " ".join(part for part in parts if part)
-
-
-def _geomean(cells: Cells) -> float | None:
-    values = [trend["value"] for series in cells for trend in series]
-    above = [value for value in values if value and value > 0]
-    return geometric_mean(above) if above else None
-
-
-DIFFERENCES_LISTED = 200
-SHA = Annotated[str, matching(addresses.SHA)]
-BASE = declare.parsed(
-    "base", SHA, "a commit to compare with, with `head`", parse=addresses.commit, default=""
-)
-HEAD = declare.parsed("head", SHA, "a commit, or its beginning", parse=addresses.commit, default="")
 
 
 class ComparedSeries(RowAnswer, row=SeriesName, frozen=True, kw_only=True):
@@ -144,72 +107,6 @@ class SeriesDifference:
     def change(self) -> float:
         """The change, as a share of the base."""
         return (self.head - self.base) / abs(self.base)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparedCommits:
-    """Two commits, and what differs between them: what is worse first, then the largest changes."""
-
-    base: str
-    head: str
-    differences: list[SeriesDifference]
-
-    def answers(self) -> list[ComparedSeries]:
-        """Return the differences as JSON has them."""
-        return [
-            fill_struct(
-                ComparedSeries,
-                difference.series,
-                series=difference.series["digest"].hex()[:DIGEST_DIGITS],
-                base=difference.base,
-                head=difference.head,
-                change=difference.change,
-                worse=difference.worse,
-            )
-            for difference in self.differences
-        ]
-
-
-async def compare_commits(query: Query, owners: set[int], chosen: Directions) -> ComparedCommits | None:
-    """Compare the commits that the address names; None if it does not name both."""
-    if not query[BASE] or not query[HEAD]:
-        return None
-    before, after = [await _values_on_commit(query.tx, owners, query[sha]) for sha in (BASE, HEAD)]
-    shared = before.keys() & after.keys()
-    series = await benchmark_rows.series_by_id(query.tx, shared)
-    differences = [_difference(series[key], before[key], after[key], chosen) for key in shared if before[key]]
-    differences.sort(
-        key=lambda pair: (pair.worse is not True, -abs(pair.change), pair.series["model"], pair.series["id"])
-    )
-    return ComparedCommits(base=query[BASE], head=query[HEAD], differences=differences[:DIFFERENCES_LISTED])
-
-
-async def _values_on_commit(tx: Transaction, owners: set[int], sha: str) -> dict[int, float]:
-    """Return the median of each series on a commit."""
-    values_of: dict[int, list[float]] = {}
-    for point in await benchmark_rows.points_on_commit(tx, owners, sha):
-        if point["median"] is not None:
-            values_of.setdefault(point["series_id"], []).append(point["median"])
-    return {series: median(values) for series, values in values_of.items()}
-
-
-def _difference(series: SeriesRow, before: float, after: float, chosen: Directions) -> SeriesDifference:
-    by = (after - before) / abs(before)
-    counts = abs(by) >= benchmark_judgement.least_change(series["metric"])
-    return SeriesDifference(
-        series=series,
-        base=before,
-        head=after,
-        words=benchmark_judgement.change_in_words(series["metric"], by, chosen),
-        worse=benchmark_judgement.is_worse(series["metric"], by, chosen) if counts else None,
-    )
-
-
-MODELS_SHOWN, REGRESSIONS_SHOWN = 100, 30  # shown
-BENCHMARK = declare.text("benchmark", "one benchmark")
-MODEL = declare.text("model", "one model")
-METRIC = declare.text("metric", "one metric")
-DEVICE = declare.text("device", "one device")
 
 
 class BenchmarkStanding(RowAnswer, row=SeriesTrend, frozen=True, kw_only=True):
@@ -250,6 +147,68 @@ class BenchmarkOverview:
     compared: ComparedCommits | None
 
 
+def arrange_devices(
+    trends: Sequence[NamedSeriesTrend], repositories: Mapping[int, ShownRepository], first: str
+) -> DeviceTable:
+    """Arrange some series as a table; the devices of the repository `first` come first."""
+    seen = {DeviceColumn(*repositories[trend["repository_id"]], _device(trend)) for trend in trends}
+    columns = sorted(
+        seen, key=lambda column: (column.repo.casefold() != first.casefold(), column.label, column.device)
+    )
+    columns = columns[:COLUMNS_SHOWN]
+    places = {(column.repo, column.device): at for at, column in enumerate(columns)}
+    rows: defaultdict[ModelRow, Cells] = defaultdict(lambda: [[] for _ in columns])
+    for trend in trends:
+        at = places.get((repositories[trend["repository_id"]].repo, _device(trend)))
+        if at is not None:
+            about = _joined(trend["backend"], trend["mode"], trend["dtype"])
+            rows[ModelRow(trend["model"], about)][at].append(trend)
+    return DeviceTable(columns=columns, rows=rows)
+
+
+def has_geomeans(metric: str) -> bool:
+    """Whether a mean over models makes sense for a metric: it does for speedups."""
+    return fnmatchcase(metric.casefold(), benchmark_judgement.SPEEDUP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedCommits:
+    """Two commits, and what differs between them: what is worse first, then the largest changes."""
+
+    base: str
+    head: str
+    differences: list[SeriesDifference]
+
+    def answers(self) -> list[ComparedSeries]:
+        """Return the differences as JSON has them."""
+        return [
+            fill_struct(
+                ComparedSeries,
+                difference.series,
+                series=difference.series["digest"].hex()[:DIGEST_DIGITS],
+                base=difference.base,
+                head=difference.head,
+                change=difference.change,
+                worse=difference.worse,
+            )
+            for difference in self.differences
+        ]
+
+
+async def compare_commits(query: Query, owners: set[int], chosen: Directions) -> ComparedCommits | None:
+    """Compare the commits that the address names; None if it does not name both."""
+    if not query[BASE] or not query[HEAD]:
+        return None
+    before, after = [await _values_on_commit(query.tx, owners, query[sha]) for sha in (BASE, HEAD)]
+    shared = before.keys() & after.keys()
+    series = await benchmark_rows.series_by_id(query.tx, shared)
+    differences = [_difference(series[key], before[key], after[key], chosen) for key in shared if before[key]]
+    differences.sort(
+        key=lambda pair: (pair.worse is not True, -abs(pair.change), pair.series["model"], pair.series["id"])
+    )
+    return ComparedCommits(base=query[BASE], head=query[HEAD], differences=differences[:DIFFERENCES_LISTED])
+
+
 async def read_benchmarks(query: Query) -> BenchmarkOverview:
     """Read how series stand."""
     window = await read_window(query)
@@ -271,15 +230,6 @@ async def read_benchmarks(query: Query) -> BenchmarkOverview:
         directions=chosen,
         compared=await compare_commits(query, window.owners, chosen),
     )
-
-
-async def _repositories(query: Query, owners: set[int]) -> dict[int, ShownRepository]:
-    """Return the repository of the page and its backends, by their ids."""
-    repositories = dict.fromkeys(owners, ShownRepository(query[REPO], ""))
-    labels = await day_window.backend_labels(query)
-    for repo, ids in await day_window.visible_backends(query, query[REPO]):
-        repositories |= dict.fromkeys(ids, ShownRepository(repo, labels.get(repo.casefold(), repo)))
-    return repositories
 
 
 def page_values(overview: BenchmarkOverview) -> dict[str, Any]:
@@ -306,12 +256,6 @@ def series_page(overview: BenchmarkOverview, trend: NamedSeriesTrend) -> str:
     """Return the page of a series."""
     repo = overview.repositories[trend["repository_id"]].repo
     return f"/{repo}/benchmarks/{trend['digest'].hex()[:DIGEST_DIGITS]}?days={overview.window.size}"
-
-
-def _link(overview: BenchmarkOverview, changed: Mapping[str, object]) -> str:
-    now = {"days": overview.window.size, **overview.subject, **changed}
-    parameters = urlencode({name: value for name, value in now.items() if value})
-    return f"/{overview.window.repo}/benchmarks?{parameters}"
 
 
 def json_answer(overview: BenchmarkOverview) -> Benchmarks:
@@ -344,3 +288,53 @@ VIEW = repository_view(
     summary="How benchmarks of a repository and of its backends stand",
     link=lambda overview: {"repo": overview.window.repo, "days": overview.window.size, **overview.subject},
 )
+
+
+def _device(trend: NamedSeriesTrend) -> str:
+    return _joined(trend["device"], trend["arch"])
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _geomean(cells: Cells) -> float | None:
+    values = [trend["value"] for series in cells for trend in series]
+    above = [value for value in values if value and value > 0]
+    return geometric_mean(above) if above else None
+
+
+async def _values_on_commit(tx: Transaction, owners: set[int], sha: str) -> dict[int, float]:
+    """Return the median of each series on a commit."""
+    values_of: dict[int, list[float]] = {}
+    for point in await benchmark_rows.points_on_commit(tx, owners, sha):
+        if point["median"] is not None:
+            values_of.setdefault(point["series_id"], []).append(point["median"])
+    return {series: median(values) for series, values in values_of.items()}
+
+
+def _difference(series: SeriesRow, before: float, after: float, chosen: Directions) -> SeriesDifference:
+    by = (after - before) / abs(before)
+    counts = abs(by) >= benchmark_judgement.least_change(series["metric"])
+    return SeriesDifference(
+        series=series,
+        base=before,
+        head=after,
+        words=benchmark_judgement.change_in_words(series["metric"], by, chosen),
+        worse=benchmark_judgement.is_worse(series["metric"], by, chosen) if counts else None,
+    )
+
+
+async def _repositories(query: Query, owners: set[int]) -> dict[int, ShownRepository]:
+    """Return the repository of the page and its backends, by their ids."""
+    repositories = dict.fromkeys(owners, ShownRepository(query[REPO], ""))
+    labels = await day_window.backend_labels(query)
+    for repo, ids in await day_window.visible_backends(query, query[REPO]):
+        repositories |= dict.fromkeys(ids, ShownRepository(repo, labels.get(repo.casefold(), repo)))
+    return repositories
+
+
+def _link(overview: BenchmarkOverview, changed: Mapping[str, object]) -> str:
+    now = {"days": overview.window.size, **overview.subject, **changed}
+    parameters = urlencode({name: value for name, value in now.items() if value})
+    return f"/{overview.window.repo}/benchmarks?{parameters}"

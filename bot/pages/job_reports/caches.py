@@ -82,6 +82,43 @@ async def read_builds(query: Query) -> RepositoryBuilds:
     )
 
 
+def page_values(result: RepositoryBuilds) -> dict[str, Any]:
+    """Return what the page shows."""
+    counted = caches.add_up_builds(result.days)
+    return result.window.page | {
+        "result": result,
+        "listed": result.builds[:BUILDS_SHOWN],
+        "more": max(len(result.builds) - BUILDS_SHOWN, 0),
+        "total": _rate(result.days),
+        "charts": _charts(result),
+        "reasons": list(counted["reasons"].items())[:REASONS],
+        "not_cacheable": counted["not_cacheable"],
+        "rest": f"&build={quote(result.build)}" if result.build else "",
+    }
+
+
+def json_answer(result: RepositoryBuilds) -> BuildCaches:
+    """Return the JSON of the builds."""
+    return BuildCaches(
+        builds=[fill_struct(BuildCache, row) for row in result.builds],
+        days=[fill_struct(BuildCacheDay, row, date=day_window.iso_day(row["day"])) for row in result.days],
+    )
+
+
+VIEW = repository_view(
+    "builds",
+    read=read_builds,
+    parameters=(BUILD,),
+    template="builds.html",
+    values=page_values,
+    answer=json_answer,
+    content=BuildCaches,
+    name="buildCaches",
+    summary="What compiler caches save, by build and language",
+    link=lambda result: {"repo": result.window.repo, "days": result.window.size, "build": result.build},
+)
+
+
 async def _backends(query: Query, first: int) -> list[tuple[str, HitRate, int]]:
     """Return the rate of each backend, the lowest first."""
     rates = []
@@ -112,21 +149,6 @@ def _added(rows: list[CacheDayRow]) -> CacheDayRow:
     return {**rows[0], "base_name": "", "jobs": jobs, "seconds": seconds, **counted}  # type: ignore[typeddict-item]
 
 
-def page_values(result: RepositoryBuilds) -> dict[str, Any]:
-    """Return what the page shows."""
-    counted = caches.add_up_builds(result.days)
-    return result.window.page | {
-        "result": result,
-        "listed": result.builds[:BUILDS_SHOWN],
-        "more": max(len(result.builds) - BUILDS_SHOWN, 0),
-        "total": _rate(result.days),
-        "charts": _charts(result),
-        "reasons": list(counted["reasons"].items())[:REASONS],
-        "not_cacheable": counted["not_cacheable"],
-        "rest": f"&build={quote(result.build)}" if result.build else "",
-    }
-
-
 def _charts(result: RepositoryBuilds) -> list[Chart]:
     rates = {row["day"]: caches.hit_rates(row["hits"], row["misses"]) for row in result.days}
     lookups = caches.add_counts(
@@ -152,25 +174,3 @@ def _shares(rates: dict[int, dict[str, HitRate]], language: str) -> dict[int, fl
         (day, by_language[language].share) for day, by_language in rates.items() if language in by_language
     )
     return {day: share * 100 for day, share in known if share is not None}
-
-
-def json_answer(result: RepositoryBuilds) -> BuildCaches:
-    """Return the JSON of the builds."""
-    return BuildCaches(
-        builds=[fill_struct(BuildCache, row) for row in result.builds],
-        days=[fill_struct(BuildCacheDay, row, date=day_window.iso_day(row["day"])) for row in result.days],
-    )
-
-
-VIEW = repository_view(
-    "builds",
-    read=read_builds,
-    parameters=(BUILD,),
-    template="builds.html",
-    values=page_values,
-    answer=json_answer,
-    content=BuildCaches,
-    name="buildCaches",
-    summary="What compiler caches save, by build and language",
-    link=lambda result: {"repo": result.window.repo, "days": result.window.size, "build": result.build},
-)

@@ -99,6 +99,48 @@ async def read_contributions(query: Query) -> RepositoryContributions:
     )
 
 
+def page_values(result: RepositoryContributions) -> dict[str, Any]:
+    """Return what the page shows."""
+    return result.window.page | {
+        "result": result,
+        "charts": _charts(result.weeks) if any(week.pulls for week in result.weeks) else [],
+        "weeks": result.weeks[::-1],
+    }
+
+
+def json_answer(result: RepositoryContributions) -> Contributions:
+    """Return the JSON of contributions."""
+    return Contributions(
+        waiting=result.waiting,
+        days=[
+            ContributionsOfDay(
+                date=day_window.iso_day(row["day"]),
+                pr_count=row["pr_count"],
+                user_count=len(row["users"]),
+                new_users=row["new_users"],
+                review_hours=median(row["review_hours"]) if row["review_hours"] else None,
+                merge_hours=median(row["merge_hours"]) if row["merge_hours"] else None,
+                users=row["users"] if result.names else None,
+            )
+            for row in result.days
+        ],
+    )
+
+
+VIEW = repository_view(
+    "contributions",
+    read=read_contributions,
+    days=DAYS,
+    template="contributions.html",
+    values=page_values,
+    answer=json_answer,
+    content=Contributions,
+    name="contributions",
+    summary="What outside people contribute, day by day",
+    link=lambda result: {"repo": result.window.repo, "days": result.window.size},
+)
+
+
 async def _backends(query: Query, first: int) -> list[tuple[str, int, int]]:
     backends = []
     for name, owners in await day_window.visible_backends(query, query[REPO]):
@@ -133,15 +175,6 @@ def _week(monday: int, rows: Sequence[ContributionDayRow]) -> ContributionWeek:
     )
 
 
-def page_values(result: RepositoryContributions) -> dict[str, Any]:
-    """Return what the page shows."""
-    return result.window.page | {
-        "result": result,
-        "charts": _charts(result.weeks) if any(week.pulls for week in result.weeks) else [],
-        "weeks": result.weeks[::-1],
-    }
-
-
 def _charts(weeks: Sequence[ContributionWeek]) -> list[Chart]:
     labels = [day_window.iso_day(week.first) for week in weeks]
     pulls = [float(week.pulls) for week in weeks]
@@ -160,36 +193,3 @@ def _charts(weeks: Sequence[ContributionWeek]) -> list[Chart]:
         ),
         chart("Median hours to", labels, waits, show=lambda value: f"{value:,.0f} h", over=OVER_WEEKS),
     ]
-
-
-def json_answer(result: RepositoryContributions) -> Contributions:
-    """Return the JSON of contributions."""
-    return Contributions(
-        waiting=result.waiting,
-        days=[
-            ContributionsOfDay(
-                date=day_window.iso_day(row["day"]),
-                pr_count=row["pr_count"],
-                user_count=len(row["users"]),
-                new_users=row["new_users"],
-                review_hours=median(row["review_hours"]) if row["review_hours"] else None,
-                merge_hours=median(row["merge_hours"]) if row["merge_hours"] else None,
-                users=row["users"] if result.names else None,
-            )
-            for row in result.days
-        ],
-    )
-
-
-VIEW = repository_view(
-    "contributions",
-    read=read_contributions,
-    days=DAYS,
-    template="contributions.html",
-    values=page_values,
-    answer=json_answer,
-    content=Contributions,
-    name="contributions",
-    summary="What outside people contribute, day by day",
-    link=lambda result: {"repo": result.window.repo, "days": result.window.size},
-)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 NO_VALUE = "–"  # noqa: RUF001 - a dash stands for no value
 SECONDS = 86_400
 DECIMALS_FROM, WHOLE_FROM = 100, 1_000  # values from here on are shown with fewer decimals
+BACKENDS_MOST = 50
+R = TypeVar("R")
+DAYS = declare.days()
 
 
 def iso_day(day: int) -> str:
@@ -74,9 +77,6 @@ def format_change(by: float | None) -> str:
     return f"{sign}{percent:,.{digits}f}\N{NO-BREAK SPACE}%"
 
 
-BACKENDS_MOST = 50
-
-
 async def require_repository(query: Query) -> set[int]:
     """Return the ids of the repository in the path; raises Rejected 404, the same for private and unknown ones."""
     ids = await job_reads.visible_ids_of(query, query[REPO])
@@ -107,10 +107,6 @@ async def backend_labels(query: Query) -> dict[str, str]:
 async def visible_ids(query: Query, repo: str) -> set[int]:
     """Return the visible ids of another repository."""
     return await job_reads.visible_ids(query.request, query.tx, repo)
-
-
-R = TypeVar("R")
-DAYS = declare.days()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,49 +128,6 @@ def page_values(result: RepositoryMetrics) -> dict[str, Any]:
     }
 
 
-def _query(result: RepositoryMetrics, changed: dict[str, object]) -> str:
-    now = {"days": result.window.size, "metric": result.metric, "value": result.value, "group": result.group}
-    return urlencode({name: value for name, value in (now | changed).items() if value})
-
-
-def _spark(trend: MetricTrend) -> str:
-    """Return the line of a value's newest medians, the largest at the top."""
-    known = dict(trend["days"])
-    top = max((abs(value) for value in known.values()), default=0) or 1
-    last = trend["last_day"]
-    window = range(last - script_metrics.RECENT_DAYS - script_metrics.DAYS_BEFORE + 1, last + 1)
-    return sparkline([max(known[day], 0) / top if day in known else None for day in window])
-
-
-def _chart(result: RepositoryMetrics) -> Chart:
-    by_group: defaultdict[str, defaultdict[int, list[MetricDay]]]
-    by_group = defaultdict(lambda: defaultdict(list))
-    for row in result.days:
-        if row["value_name"] == result.value:
-            by_group[row["group_key"]][row["day"]].append(row)
-    called = f"{result.metric} {result.value}"
-    draw = partial(result.window.chart, links=None if result.window.has_grid else _commits(result))
-    if not result.group:
-        shares = (("median", 0.5), ("p90", 0.9))
-        lines = [(name, _quantiles(by_group[script_metrics.ALL_GROUPS], share)) for name, share in shares]
-        return draw(f"{called}, trusted runs", lines)
-    most = sorted(by_group, key=lambda group: -sum(map(len, by_group[group].values())))[:CURVES]
-    lines = [(key.partition("=")[2], _quantiles(by_group[key], 0.5)) for key in sorted(most)]
-    return draw(f"{called}, medians by {result.group}", lines)
-
-
-def _commits(result: RepositoryMetrics) -> dict[int, str]:
-    """Return the page of the first commit of each of the newest days with the metric."""
-    page = f"/{result.window.repo}/commit"
-    return {
-        line.line["day"]: f"{page}/{line.source['head_sha']}" for line in result.lines if line.line["trusted"]
-    }
-
-
-def _quantiles(days: Mapping[int, list[MetricDay]], share: float) -> dict[int, float]:
-    return {day: script_metrics.quantile(rows, share) for day, rows in days.items()}
-
-
 def json_answer(result: RepositoryMetrics) -> CustomMetrics:
     """Return the JSON of the metrics."""
     return CustomMetrics(
@@ -215,3 +172,46 @@ VIEW = repository_view(
         "group": result.group,
     },
 )
+
+
+def _query(result: RepositoryMetrics, changed: dict[str, object]) -> str:
+    now = {"days": result.window.size, "metric": result.metric, "value": result.value, "group": result.group}
+    return urlencode({name: value for name, value in (now | changed).items() if value})
+
+
+def _spark(trend: MetricTrend) -> str:
+    """Return the line of a value's newest medians, the largest at the top."""
+    known = dict(trend["days"])
+    top = max((abs(value) for value in known.values()), default=0) or 1
+    last = trend["last_day"]
+    window = range(last - script_metrics.RECENT_DAYS - script_metrics.DAYS_BEFORE + 1, last + 1)
+    return sparkline([max(known[day], 0) / top if day in known else None for day in window])
+
+
+def _chart(result: RepositoryMetrics) -> Chart:
+    by_group: defaultdict[str, defaultdict[int, list[MetricDay]]]
+    by_group = defaultdict(lambda: defaultdict(list))
+    for row in result.days:
+        if row["value_name"] == result.value:
+            by_group[row["group_key"]][row["day"]].append(row)
+    called = f"{result.metric} {result.value}"
+    draw = partial(result.window.chart, links=None if result.window.has_grid else _commits(result))
+    if not result.group:
+        shares = (("median", 0.5), ("p90", 0.9))
+        lines = [(name, _quantiles(by_group[script_metrics.ALL_GROUPS], share)) for name, share in shares]
+        return draw(f"{called}, trusted runs", lines)
+    most = sorted(by_group, key=lambda group: -sum(map(len, by_group[group].values())))[:CURVES]
+    lines = [(key.partition("=")[2], _quantiles(by_group[key], 0.5)) for key in sorted(most)]
+    return draw(f"{called}, medians by {result.group}", lines)
+
+
+def _commits(result: RepositoryMetrics) -> dict[int, str]:
+    """Return the page of the first commit of each of the newest days with the metric."""
+    page = f"/{result.window.repo}/commit"
+    return {
+        line.line["day"]: f"{page}/{line.source['head_sha']}" for line in result.lines if line.line["trusted"]
+    }
+
+
+def _quantiles(days: Mapping[int, list[MetricDay]], share: float) -> dict[int, float]:
+    return {day: script_metrics.quantile(rows, share) for day, rows in days.items()}

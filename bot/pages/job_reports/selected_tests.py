@@ -45,6 +45,8 @@ CHANGE_WORDS = {
     FileChange.SLOWER: "slower",
     FileChange.SAME: "",
 }
+ByJob = dict[str, dict[str, Any]]
+FAMILIES_TOLD, MISSES_TOLD, NAME_MOST = 40, 10, 300
 
 
 class RanFile(Struct, frozen=True, kw_only=True):
@@ -80,9 +82,6 @@ class MissedTest(Struct, frozen=True, kw_only=True):
     pull_request: int
 
 
-ByJob = dict[str, dict[str, Any]]
-
-
 class RanFiles(Answer, frozen=True, kw_only=True):
     """What a run tested; maps from what is built to its configurations"""
 
@@ -96,6 +95,16 @@ class RanFiles(Answer, frozen=True, kw_only=True):
     ]
     invoking_file_summary: dict[str, dict[str, dict[str, RanFile]]]
     missed: Annotated[list[MissedTest], Meta(description="what selection missed in this run")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestedRun:
+    """What a run tested."""
+
+    run: WorkflowRunRow
+    families: list[TestedFamily]
+    reruns: list[tuple[TestedFamily, FailingRow]]
+    missed: list[NamedMissedTest]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,16 +133,6 @@ class TestedFamily:
         return [line for line in self.files if line.change != FileChange.SAME]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TestedRun:
-    """What a run tested."""
-
-    run: WorkflowRunRow
-    families: list[TestedFamily]
-    reruns: list[tuple[TestedFamily, FailingRow]]
-    missed: list[NamedMissedTest]
-
-
 async def read_ran(query: Query) -> TestedRun:
     """Read what a run tested; raises Rejected 404."""
     tx = query.tx
@@ -154,25 +153,6 @@ async def read_ran(query: Query) -> TestedRun:
         reruns=await _reruns(query, families),
         missed=await selected_tests.misses_of_run(tx, run["repository_id"], run["id"]),
     )
-
-
-async def _family(query: Query, name: str, jobs: list[TestJobRow]) -> TestedFamily:
-    tx = query.tx
-    left_out = await job_parts.excluded_files(tx, jobs)
-    now, usual = await selected_tests.counts_of_jobs(tx, jobs), await selected_tests.usual_counts(tx, jobs[0])
-    return TestedFamily(
-        name=name,
-        jobs=jobs,
-        files=selected_tests.compare_files(now, usual or now, left_out),
-        left_out=sorted(left_out),
-        few=await failing.compare_family(tx, jobs[0]["repository_id"], name, jobs),
-    )
-
-
-async def _reruns(query: Query, families: Sequence[TestedFamily]) -> list[tuple[TestedFamily, FailingRow]]:
-    of_job = {job["generation"]: family for family in families for job in family.jobs}
-    cases = await result_rows.failing_cases(query.tx, sorted(of_job))
-    return [(of_job[case["generation"]], case) for case in cases if case["attempts"] > 1]
 
 
 def page_values(tested: TestedRun) -> dict[str, Any]:
@@ -214,6 +194,62 @@ def json_answer(tested: TestedRun) -> RanFiles:
     )
 
 
+VIEW = View(
+    read=read_ran,
+    parameters=(REPO, ID),
+    page=Page(path=rf"{REPOSITORY}/run/{{id:\d+}}/ran", template="what_ran.html", values=page_values),
+    json=Json(
+        path=r"/api/ci/runs/{owner}/{repo}/{id:\d+}/ran",
+        answer=json_answer,
+        content=RanFiles,
+        name="runRan",
+        summary="What a run tested, file by file",
+        topic=op.CI,
+        refusals=(NO_RUN,),
+        link=lambda tested: {"repo": tested.run["repo"], "id": tested.run["id"]},
+    ),
+)
+
+
+async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:
+    """Return what a run tested, in short."""
+    jobs = rows.newest_attempts(await rows.jobs_of_run(tx, subject.repository_id, subject.run_id))
+    if not jobs:
+        return []
+    page = f"/{subject.repo}/run/{subject.run_id}/ran"
+    lines = await _few_tests_lines(tx, subject.repository_id, jobs, page)
+    left_out = await job_parts.excluded_files(tx, jobs)
+    if left_out:
+        lines.append(BlockLine(text=f"{len(left_out):,} files left out by selection", url=page, tone="idle"))
+    for miss in (await selected_tests.misses_of_run(tx, subject.repository_id, subject.run_id))[:MISSES_TOLD]:
+        number = miss.row["pr_number"]
+        text = f"{miss.test['name']} failed here, and #{number} had left {miss.row['file']} out"
+        address = f"/{subject.repo}/test/{texts.shown_digest(miss.test['digest'])}"
+        lines.append(BlockLine(text=_short(text), url=address, tone="bad"))
+    ran = sum(job["tests"] - job["skipped"] for job in jobs)
+    lines.append(BlockLine(text=f"{ran:,} tests ran: file by file", url=page))
+    return [Block(heading="What ran", lines=tuple(lines))]
+
+
+async def _family(query: Query, name: str, jobs: list[TestJobRow]) -> TestedFamily:
+    tx = query.tx
+    left_out = await job_parts.excluded_files(tx, jobs)
+    now, usual = await selected_tests.counts_of_jobs(tx, jobs), await selected_tests.usual_counts(tx, jobs[0])
+    return TestedFamily(
+        name=name,
+        jobs=jobs,
+        files=selected_tests.compare_files(now, usual or now, left_out),
+        left_out=sorted(left_out),
+        few=await failing.compare_family(tx, jobs[0]["repository_id"], name, jobs),
+    )
+
+
+async def _reruns(query: Query, families: Sequence[TestedFamily]) -> list[tuple[TestedFamily, FailingRow]]:
+    of_job = {job["generation"]: family for family in families for job in family.jobs}
+    cases = await result_rows.failing_cases(query.tx, sorted(of_job))
+    return [(of_job[case["generation"]], case) for case in cases if case["attempts"] > 1]
+
+
 def _ran_file(family: TestedFamily, line: FileComparison) -> RanFile:
     return RanFile(
         file=line.file,
@@ -243,46 +279,6 @@ def _nested_reruns(tested: TestedRun) -> dict[str, Any]:
             )
         )
     return nested
-
-
-VIEW = View(
-    read=read_ran,
-    parameters=(REPO, ID),
-    page=Page(path=rf"{REPOSITORY}/run/{{id:\d+}}/ran", template="what_ran.html", values=page_values),
-    json=Json(
-        path=r"/api/ci/runs/{owner}/{repo}/{id:\d+}/ran",
-        answer=json_answer,
-        content=RanFiles,
-        name="runRan",
-        summary="What a run tested, file by file",
-        topic=op.CI,
-        refusals=(NO_RUN,),
-        link=lambda tested: {"repo": tested.run["repo"], "id": tested.run["id"]},
-    ),
-)
-
-
-FAMILIES_TOLD, MISSES_TOLD, NAME_MOST = 40, 10, 300
-
-
-async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:
-    """Return what a run tested, in short."""
-    jobs = rows.newest_attempts(await rows.jobs_of_run(tx, subject.repository_id, subject.run_id))
-    if not jobs:
-        return []
-    page = f"/{subject.repo}/run/{subject.run_id}/ran"
-    lines = await _few_tests_lines(tx, subject.repository_id, jobs, page)
-    left_out = await job_parts.excluded_files(tx, jobs)
-    if left_out:
-        lines.append(BlockLine(text=f"{len(left_out):,} files left out by selection", url=page, tone="idle"))
-    for miss in (await selected_tests.misses_of_run(tx, subject.repository_id, subject.run_id))[:MISSES_TOLD]:
-        number = miss.row["pr_number"]
-        text = f"{miss.test['name']} failed here, and #{number} had left {miss.row['file']} out"
-        address = f"/{subject.repo}/test/{texts.shown_digest(miss.test['digest'])}"
-        lines.append(BlockLine(text=_short(text), url=address, tone="bad"))
-    ran = sum(job["tests"] - job["skipped"] for job in jobs)
-    lines.append(BlockLine(text=f"{ran:,} tests ran: file by file", url=page))
-    return [Block(heading="What ran", lines=tuple(lines))]
 
 
 async def _few_tests_lines(

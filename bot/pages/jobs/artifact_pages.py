@@ -40,6 +40,87 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
 
 SMALLEST_CHANGE = 0.01  # below one percent nothing is said
+ARTIFACTS_SHOWN = 100  # unless ?limit= says otherwise
+LONGEST_NAME = 500  # characters
+NO_ARTIFACTS = DeclaredRefusal(404, "not_found", "nothing of that name or id may be shown")
+SHA = declare.parsed(
+    "sha",
+    Annotated[str, matching(addresses.SHA)],
+    "only of this commit, or its beginning",
+    parse=addresses.commit,
+    default=None,
+)
+NAME = declare.text("name", "only of this name", most=LONGEST_NAME)
+KIND = declare.choice("kind", ["", *sorted(settings.KNOWN_KINDS)], "only of this kind")
+LIMIT = declare.limit(ARTIFACTS_SHOWN)
+BEFORE = declare.before([False])
+DAY = 86_400_000  # milliseconds
+WORKFLOWS = 100
+DAYS = declare.days()
+SECTION_SHOWN = 50  # artifacts of one section
+SECTION_COUNTED = 1_000  # counted for it
+
+
+class Artifact(RowAnswer, row=ArtifactRow, without=("repository_id",), frozen=True, kw_only=True):
+    """An artifact of a run."""
+
+    job_id: Annotated[int | None, Meta(description="null: it could not be attributed to a job")]
+    name: Annotated[str, Meta(description="as the run chose it")]
+    kind: Annotated[str, one_of(sorted(settings.KNOWN_KINDS))]
+    trusted: Annotated[bool, Meta(description="of the repository's own run on a trusted branch")]
+    state: Annotated[str, one_of([state.value for state in FetchState])]
+    reason: Annotated[str, Meta(description="the state in words")]
+    url: Annotated[str, Meta(description="GitHub's page to download it from")]
+
+
+class Artifacts(Answer, frozen=True, kw_only=True):
+    """Artifacts, newest first"""
+
+    artifacts: list[Artifact]
+    next: Annotated[str | None, Meta(description="the `before` of the following page")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactsOnPage:
+    """Some of a repository's artifacts."""
+
+    repo: str
+    github: str
+    artifacts: list[ListedArtifact]
+    more: bool  # whether there are older ones
+
+
+class StorageDay(RowAnswer, row=WorkflowDay, frozen=True, kw_only=True):
+    """What one workflow left behind on one day."""
+
+    day: Annotated[str, Meta(description="of creation, UTC", examples=["2026-01-31"])]
+
+
+class Storage(Answer, frozen=True, kw_only=True):
+    """What fills a repository's artifact storage, newest day first"""
+
+    days: int
+    storage: list[StorageDay]
+
+
+class StorageShare(NamedTuple):
+    """The artifacts of one workflow in the window."""
+
+    workflow: str
+    artifacts: int
+    size: str
+    share: float  # of all bytes, 0 to 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageOnPage:
+    """The artifacts of a window of days."""
+
+    repo: str
+    days: int
+    today: int  # days since 1970
+    storage: list[WorkflowDay]
+    has_grid: bool  # whether its commits have a page
 
 
 def describe_change(base: int, size: int) -> str:
@@ -73,44 +154,10 @@ def page_url(github: str, repo: str, artifact: ArtifactRow) -> str:
     return f"{github}/{repo}/actions/runs/{artifact['run_id']}/artifacts/{artifact['id']}"
 
 
-class Artifact(RowAnswer, row=ArtifactRow, without=("repository_id",), frozen=True, kw_only=True):
-    """An artifact of a run."""
-
-    job_id: Annotated[int | None, Meta(description="null: it could not be attributed to a job")]
-    name: Annotated[str, Meta(description="as the run chose it")]
-    kind: Annotated[str, one_of(sorted(settings.KNOWN_KINDS))]
-    trusted: Annotated[bool, Meta(description="of the repository's own run on a trusted branch")]
-    state: Annotated[str, one_of([state.value for state in FetchState])]
-    reason: Annotated[str, Meta(description="the state in words")]
-    url: Annotated[str, Meta(description="GitHub's page to download it from")]
-
-
 def artifact_answer(listed: ListedArtifact, repo: str, github: str) -> Artifact:
     """Return an artifact as it is sent."""
     url = page_url(github, repo, listed.artifact)
     return fill_struct(Artifact, listed.artifact, state=listed.state, reason=listed.reason, url=url)
-
-
-ARTIFACTS_SHOWN = 100  # unless ?limit= says otherwise
-LONGEST_NAME = 500  # characters
-NO_ARTIFACTS = DeclaredRefusal(404, "not_found", "nothing of that name or id may be shown")
-
-
-class Artifacts(Answer, frozen=True, kw_only=True):
-    """Artifacts, newest first"""
-
-    artifacts: list[Artifact]
-    next: Annotated[str | None, Meta(description="the `before` of the following page")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArtifactsOnPage:
-    """Some of a repository's artifacts."""
-
-    repo: str
-    github: str
-    artifacts: list[ListedArtifact]
-    more: bool  # whether there are older ones
 
 
 def _run_id(text: str) -> int:
@@ -121,17 +168,6 @@ def _run_id(text: str) -> int:
 
 
 RUN_ID = declare.parsed("run_id", op.Number, "only of this run", parse=_run_id, default=None)
-SHA = declare.parsed(
-    "sha",
-    Annotated[str, matching(addresses.SHA)],
-    "only of this commit, or its beginning",
-    parse=addresses.commit,
-    default=None,
-)
-NAME = declare.text("name", "only of this name", most=LONGEST_NAME)
-KIND = declare.choice("kind", ["", *sorted(settings.KNOWN_KINDS)], "only of this kind")
-LIMIT = declare.limit(ARTIFACTS_SHOWN)
-BEFORE = declare.before([False])
 
 
 async def read_artifacts(query: Query) -> ArtifactsOnPage:
@@ -178,46 +214,6 @@ ARTIFACTS_VIEW = View(
 )
 
 
-DAY = 86_400_000  # milliseconds
-WORKFLOWS = 100
-
-
-class StorageDay(RowAnswer, row=WorkflowDay, frozen=True, kw_only=True):
-    """What one workflow left behind on one day."""
-
-    day: Annotated[str, Meta(description="of creation, UTC", examples=["2026-01-31"])]
-
-
-class Storage(Answer, frozen=True, kw_only=True):
-    """What fills a repository's artifact storage, newest day first"""
-
-    days: int
-    storage: list[StorageDay]
-
-
-class StorageShare(NamedTuple):
-    """The artifacts of one workflow in the window."""
-
-    workflow: str
-    artifacts: int
-    size: str
-    share: float  # of all bytes, 0 to 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class StorageOnPage:
-    """The artifacts of a window of days."""
-
-    repo: str
-    days: int
-    today: int  # days since 1970
-    storage: list[WorkflowDay]
-    has_grid: bool  # whether its commits have a page
-
-
-DAYS = declare.days()
-
-
 async def read_storage(query: Query) -> StorageOnPage:
     """Read the artifacts created in the window, expired or not. Raises Rejected 404."""
     tx, repo, days = query.tx, query[REPO], query[DAYS]
@@ -254,6 +250,47 @@ def answer_storage(page: StorageOnPage) -> Storage:
     return Storage(days=page.days, storage=rows)
 
 
+STORAGE_VIEW = View(
+    read=read_storage,
+    parameters=(REPO, DAYS),
+    page=Page(path="/{owner}/{repo}/storage", template="storage.html", values=show_storage),
+    json=Json(
+        path="/api/ci/storage/{owner}/{repo}",
+        answer=answer_storage,
+        content=Storage,
+        name="ciStorage",
+        summary="What fills a repository's artifact storage",
+        topic=op.CI,
+        refusals=(NO_ARTIFACTS,),
+        link=lambda page: {"repo": page.repo, "days": page.days},
+    ),
+)
+
+
+async def pull_artifacts(tx: Transaction, subject: PullSubject) -> list[Block]:
+    """Return the artifacts of the head on the page."""
+    if subject.head_sha is None:
+        return []
+    return await _of_repo(tx, subject.repo, subject.github, ArtifactChoice(sha=subject.head_sha))
+
+
+async def commit_artifacts(tx: Transaction, subject: CommitSubject) -> list[Block]:
+    """Return the artifacts of a commit."""
+    return await _of_repo(tx, subject.repo, subject.github, ArtifactChoice(sha=subject.sha))
+
+
+async def run_artifacts(tx: Transaction, subject: RunSubject) -> list[Block]:
+    """Return the artifacts of a run."""
+    choice = ArtifactChoice(same={"run_id": subject.run_id})
+    return await _blocks(tx, {subject.repository_id}, subject.repo, subject.github, choice)
+
+
+async def job_artifacts(tx: Transaction, subject: JobSubject) -> list[Block]:
+    """Return the artifacts of a job, and how reading them went."""
+    choice = ArtifactChoice(same={"run_id": subject.run_id, "job_id": subject.job_id})
+    return await _blocks(tx, {subject.repository_id}, subject.repo, subject.github, choice)
+
+
 def _shares(days: Iterable[WorkflowDay]) -> list[StorageShare]:
     """Return the share of each workflow, the largest first."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -284,51 +321,6 @@ def _charts(page: StorageOnPage, days: Sequence[int]) -> list[Chart]:
 
 def _day_words(size: float) -> str:
     return size_in_words(round(size))
-
-
-STORAGE_VIEW = View(
-    read=read_storage,
-    parameters=(REPO, DAYS),
-    page=Page(path="/{owner}/{repo}/storage", template="storage.html", values=show_storage),
-    json=Json(
-        path="/api/ci/storage/{owner}/{repo}",
-        answer=answer_storage,
-        content=Storage,
-        name="ciStorage",
-        summary="What fills a repository's artifact storage",
-        topic=op.CI,
-        refusals=(NO_ARTIFACTS,),
-        link=lambda page: {"repo": page.repo, "days": page.days},
-    ),
-)
-
-
-SECTION_SHOWN = 50  # artifacts of one section
-SECTION_COUNTED = 1_000  # counted for it
-
-
-async def pull_artifacts(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return the artifacts of the head on the page."""
-    if subject.head_sha is None:
-        return []
-    return await _of_repo(tx, subject.repo, subject.github, ArtifactChoice(sha=subject.head_sha))
-
-
-async def commit_artifacts(tx: Transaction, subject: CommitSubject) -> list[Block]:
-    """Return the artifacts of a commit."""
-    return await _of_repo(tx, subject.repo, subject.github, ArtifactChoice(sha=subject.sha))
-
-
-async def run_artifacts(tx: Transaction, subject: RunSubject) -> list[Block]:
-    """Return the artifacts of a run."""
-    choice = ArtifactChoice(same={"run_id": subject.run_id})
-    return await _blocks(tx, {subject.repository_id}, subject.repo, subject.github, choice)
-
-
-async def job_artifacts(tx: Transaction, subject: JobSubject) -> list[Block]:
-    """Return the artifacts of a job, and how reading them went."""
-    choice = ArtifactChoice(same={"run_id": subject.run_id, "job_id": subject.job_id})
-    return await _blocks(tx, {subject.repository_id}, subject.repo, subject.github, choice)
 
 
 async def _of_repo(tx: Transaction, repo: str, github: str, choice: ArtifactChoice) -> list[Block]:

@@ -48,6 +48,9 @@ SHOWN_FIELDS = (
     "id", "repo", "run_id", "run_attempt", "name", "workflow_name", "status", "conclusion", "head_sha", "head_branch",
     "labels", "runner_name", "html_url", "created_at", "started_at", "completed_at",
 )  # fmt: skip
+JOB_ID = declare.identifier("id", "GitHub's id of the job")
+OTHER_JOB_ID = declare.identifier("id", "our number for the job, as the grid and searches link it")
+UPLOAD_ID = declare.identifier("id", "the upload's id")
 
 
 class Log(RowAnswer, row=FetchRow, only=("state", "reason", "bytes", "lines"), frozen=True, kw_only=True):
@@ -87,7 +90,29 @@ class JobOnPage:
     artifacts: list[ListedArtifact] = field(default_factory=list)
 
 
-JOB_ID = declare.identifier("id", "GitHub's id of the job")
+@dataclass(frozen=True, kw_only=True)
+class OtherJobOnPage:
+    """A job of another CI, and what is known of it."""
+
+    repo: str
+    job: OtherJobRow
+    log: LogState | None  # None: it was never asked for
+    blocks: list[Block]
+
+    @property
+    def conclusion(self) -> str:
+        """How it ended; empty while it has not."""
+        return CONCLUSIONS[self.job["conclusion"]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadOnPage:
+    """An uploaded file, and what is known of it."""
+
+    upload: UploadRow
+    state: LogState
+    dispatch: DispatchRow | None
+    blocks: list[Block]
 
 
 async def read_job(query: Query) -> JobOnPage:
@@ -167,24 +192,6 @@ JOB_VIEW = View(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class OtherJobOnPage:
-    """A job of another CI, and what is known of it."""
-
-    repo: str
-    job: OtherJobRow
-    log: LogState | None  # None: it was never asked for
-    blocks: list[Block]
-
-    @property
-    def conclusion(self) -> str:
-        """How it ended; empty while it has not."""
-        return CONCLUSIONS[self.job["conclusion"]]
-
-
-OTHER_JOB_ID = declare.identifier("id", "our number for the job, as the grid and searches link it")
-
-
 async def read_other_job(query: Query) -> OtherJobOnPage:
     """Read a job; raises Rejected 404."""
     repo, tx = query[REPO], query.tx
@@ -244,19 +251,6 @@ OTHER_JOB_VIEW = View(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class UploadOnPage:
-    """An uploaded file, and what is known of it."""
-
-    upload: UploadRow
-    state: LogState
-    dispatch: DispatchRow | None
-    blocks: list[Block]
-
-
-UPLOAD_ID = declare.identifier("id", "the upload's id")
-
-
 async def read_upload(query: Query) -> UploadOnPage:
     """Read an upload; raises Rejected 404."""
     tx, repo = query.tx, query[REPO]
@@ -298,7 +292,6 @@ UPLOAD_VIEW = View(
         refresh=_upload_refresh,
     ),
 )
-
 
 JOB_VIEWS = (
     JOB_VIEW,

@@ -40,6 +40,19 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
     from bot.web.search import SearchWords
 
+ELSEWHERE_MOST = 2_000  # of a commit
+BARS_SHOWN = 40  # bars
+COMMIT_MOST = 2_000  # jobs of a commit that are looked at
+STEPS_MOST = 100  # of a job
+BAR_TONES: dict[str, Tone] = {
+    "success": "good", "failure": "bad", "timed_out": "bad", "startup_failure": "bad", "action_required": "bad",
+    "": "wait",
+}  # fmt: skip
+RUNNING_REFRESH = 30  # seconds until a page on which something runs is reloaded
+MOST_JOBS = 1_000
+URGENCY = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
+RUN_ID = declare.identifier("id", "GitHub's id of the run")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOrigin:
@@ -58,6 +71,33 @@ class RunOrigin:
         where = f"/{self.upstream}/pull/{self.pull}?sha={self.sha}" if self.pull else ""
         where = where or f"/{self.upstream}/commit/{self.sha}"
         return f"{where}#{anchor_of(self.backend)}" if self.backend else where
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobElsewhere:
+    """The newest attempt of a job of another CI, or of one known from a commit status only."""
+
+    id: int  # its number in cells of the grid: below 0
+    workflow: str
+    name: str
+    status: str
+    conclusion: str | None
+    attempt: int
+    queued_at: int | None
+    started_at: int | None
+    completed_at: int | None
+    url: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOnPage:
+    """The attempts of a run, newest first, and what they left behind."""
+
+    attempts: list[WorkflowRunRow]
+    jobs: list[WorkflowJobRow]
+    blocks: list[Block]
+    listing: ListingRow | None
+    origin: RunOrigin | None
 
 
 async def find_origin(
@@ -80,25 +120,6 @@ async def find_origin(
     record = await record_store.read_pull(tx, upstream, number) if number else None
     title = (record["title"] if record else None) or ""
     return RunOrigin(upstream=upstream, pull=number, title=title, sha=sha, backend=backend, level=level)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobElsewhere:
-    """The newest attempt of a job of another CI, or of one known from a commit status only."""
-
-    id: int  # its number in cells of the grid: below 0
-    workflow: str
-    name: str
-    status: str
-    conclusion: str | None
-    attempt: int
-    queued_at: int | None
-    started_at: int | None
-    completed_at: int | None
-    url: str | None
-
-
-ELSEWHERE_MOST = 2_000  # of a commit
 
 
 async def find_jobs_elsewhere(tx: Transaction, repo: str, sha: str) -> list[JobElsewhere]:
@@ -129,35 +150,6 @@ async def find_jobs_elsewhere(tx: Transaction, repo: str, sha: str) -> list[JobE
     return sorted(elsewhere, key=lambda job: (job.workflow, job.name, job.id))
 
 
-def _newest_attempt(row: CellRow) -> tuple[int, int]:
-    return row["attempt"], row["queued_at"] or 0
-
-
-def _job_elsewhere(row: CellRow, column: ColumnRow) -> JobElsewhere:
-    shard = f" ({row['shard']}/{row['shards']})" if row["shards"] else ""
-    return JobElsewhere(
-        id=row["job_id"],
-        workflow=column["workflow"],
-        name=f"{column['job']}{shard}",
-        status=STATES[row["state"]],
-        conclusion=CONCLUSIONS[row["conclusion"]] or None,
-        attempt=row["attempt"],
-        queued_at=row["queued_at"],
-        started_at=row["started_at"],
-        completed_at=row["completed_at"],
-        url=row["url"],
-    )
-
-
-BARS_SHOWN = 40  # bars
-COMMIT_MOST = 2_000  # jobs of a commit that are looked at
-STEPS_MOST = 100  # of a job
-BAR_TONES: dict[str, Tone] = {
-    "success": "good", "failure": "bad", "timed_out": "bad", "startup_failure": "bad", "action_required": "bad",
-    "": "wait",
-}  # fmt: skip
-
-
 async def draw_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return the jobs of a run's newest attempt, with their steps."""
     jobs = await runs.jobs_of_run(tx, subject.repository_id, subject.run_id)
@@ -177,6 +169,106 @@ async def draw_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
 async def draw_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
     """Return the jobs of the head on the page."""
     return await _draw_jobs(tx, subject.repo, subject.head_sha) if subject.head_sha else []
+
+
+async def read_run(query: Query) -> RunOnPage:
+    """Read a run; raises Rejected 404."""
+    tx = query.tx
+    owners = await job_reads.visible_ids_of(query, query[REPO])
+    attempts = await job_reads.shown_attempts(tx, owners, query[RUN_ID])
+    newest = attempts[0]
+    subject = RunSubject(
+        repo=newest["repo"],
+        repository_id=newest["repository_id"],
+        run_id=newest["id"],
+        github=web_url(query.settings.github_api_url),
+    )
+    return RunOnPage(
+        attempts=attempts,
+        jobs=await runs.jobs_of_run(tx, newest["repository_id"], newest["id"]),
+        blocks=order_blocks(
+            await artifact_pages.run_artifacts(tx, subject),
+            await draw_run(tx, subject),
+            await logs.run_section(tx, subject),
+            await tests.run_blocks(tx, subject),
+            await usage.show_run(tx, subject),
+            await skipped_documents.show_run_documents(tx, subject),
+            await selected_tests.show_run(tx, subject),
+        ),
+        listing=await fetches.find_listing(tx, newest),
+        origin=await find_origin(tx, newest["repo"], newest["id"], newest["head_sha"], query.hidden),
+    )
+
+
+def show_run(page: RunOnPage) -> dict[str, Any]:
+    """Return what the page shows."""
+    newest = page.attempts[0]
+    return {
+        "run": newest,
+        "attempts": [(attempt, _by_urgency(page.jobs, attempt["run_attempt"])) for attempt in page.attempts],
+        "most": MOST_JOBS,
+        "tone_of": job_reads.conclusion_tone,
+        "seconds": job_reads.seconds_between,
+        "unstarted": collection.not_started,
+        "listing": page.listing,
+        "origin": page.origin,
+        "blocks": page.blocks,
+        "json_url": f"/api/ci/artifacts/{newest['repo']}?run_id={newest['id']}",
+    }
+
+
+def _run_refresh(page: RunOnPage) -> int:
+    return RUNNING_REFRESH if page.attempts[0]["status"] not in ("completed", None) else 0
+
+
+RUN_VIEW = View(
+    read=read_run,
+    parameters=(REPO, RUN_ID),
+    page=Page(
+        path=r"/{owner}/{repo}/run/{id:\d+}", template="run.html", values=show_run, refresh=_run_refresh
+    ),
+)
+
+
+async def find_run_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
+    """Return the run or the job that has a number."""
+    if words.number is None:
+        return []
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
+    job = await runs.find_job(query.tx, shown.keys(), words.job or words.number)
+    hits = []
+    if job and job["repository_id"] in shown:
+        repo = shown[job["repository_id"]]
+        hits.append(
+            Hit(kind="job", title=job["name"] or "", path=f"/{repo}/job/{job['id']}", repo=repo, exact=True)
+        )
+    attempts = await runs.attempts_of_run(query.tx, shown.keys(), words.number) if not words.job else []
+    for run in attempts[:1]:
+        repo = shown[run["repository_id"]]
+        title = f"{run['name'] or ''} #{run['run_number'] or ''}"
+        hits.append(Hit(kind="run", title=title, path=f"/{repo}/run/{run['id']}", repo=repo, exact=True))
+    return hits[:limit]
+
+
+def _newest_attempt(row: CellRow) -> tuple[int, int]:
+    return row["attempt"], row["queued_at"] or 0
+
+
+def _job_elsewhere(row: CellRow, column: ColumnRow) -> JobElsewhere:
+    shard = f" ({row['shard']}/{row['shards']})" if row["shards"] else ""
+    return JobElsewhere(
+        id=row["job_id"],
+        workflow=column["workflow"],
+        name=f"{column['job']}{shard}",
+        status=STATES[row["state"]],
+        conclusion=CONCLUSIONS[row["conclusion"]] or None,
+        attempt=row["attempt"],
+        queued_at=row["queued_at"],
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+        url=row["url"],
+    )
 
 
 async def _draw_jobs(tx: Transaction, repo: str, sha: str) -> list[Block]:
@@ -235,107 +327,8 @@ def _steps(row: WorkflowJobRow) -> tuple[TimelineStep, ...]:
     return tuple(steps)
 
 
-RUNNING_REFRESH = 30  # seconds until a page on which something runs is reloaded
-MOST_JOBS = 1_000
-URGENCY = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOnPage:
-    """The attempts of a run, newest first, and what they left behind."""
-
-    attempts: list[WorkflowRunRow]
-    jobs: list[WorkflowJobRow]
-    blocks: list[Block]
-    listing: ListingRow | None
-    origin: RunOrigin | None
-
-
-RUN_ID = declare.identifier("id", "GitHub's id of the run")
-
-
-async def read_run(query: Query) -> RunOnPage:
-    """Read a run; raises Rejected 404."""
-    tx = query.tx
-    owners = await job_reads.visible_ids_of(query, query[REPO])
-    attempts = await job_reads.shown_attempts(tx, owners, query[RUN_ID])
-    newest = attempts[0]
-    subject = RunSubject(
-        repo=newest["repo"],
-        repository_id=newest["repository_id"],
-        run_id=newest["id"],
-        github=web_url(query.settings.github_api_url),
-    )
-    return RunOnPage(
-        attempts=attempts,
-        jobs=await runs.jobs_of_run(tx, newest["repository_id"], newest["id"]),
-        blocks=order_blocks(
-            await artifact_pages.run_artifacts(tx, subject),
-            await draw_run(tx, subject),
-            await logs.run_section(tx, subject),
-            await tests.run_blocks(tx, subject),
-            await usage.show_run(tx, subject),
-            await skipped_documents.show_run_documents(tx, subject),
-            await selected_tests.show_run(tx, subject),
-        ),
-        listing=await fetches.find_listing(tx, newest),
-        origin=await find_origin(tx, newest["repo"], newest["id"], newest["head_sha"], query.hidden),
-    )
-
-
-def show_run(page: RunOnPage) -> dict[str, Any]:
-    """Return what the page shows."""
-    newest = page.attempts[0]
-    return {
-        "run": newest,
-        "attempts": [(attempt, _by_urgency(page.jobs, attempt["run_attempt"])) for attempt in page.attempts],
-        "most": MOST_JOBS,
-        "tone_of": job_reads.conclusion_tone,
-        "seconds": job_reads.seconds_between,
-        "unstarted": collection.not_started,
-        "listing": page.listing,
-        "origin": page.origin,
-        "blocks": page.blocks,
-        "json_url": f"/api/ci/artifacts/{newest['repo']}?run_id={newest['id']}",
-    }
-
-
 def _by_urgency(jobs: list[WorkflowJobRow], attempt: int) -> list[WorkflowJobRow]:
     chosen = [job for job in jobs if (job["run_attempt"] or 1) == attempt]
     return sorted(
         chosen, key=lambda job: (URGENCY[job_reads.conclusion_tone(job["conclusion"])], job["name"] or "")
     )
-
-
-def _run_refresh(page: RunOnPage) -> int:
-    return RUNNING_REFRESH if page.attempts[0]["status"] not in ("completed", None) else 0
-
-
-RUN_VIEW = View(
-    read=read_run,
-    parameters=(REPO, RUN_ID),
-    page=Page(
-        path=r"/{owner}/{repo}/run/{id:\d+}", template="run.html", values=show_run, refresh=_run_refresh
-    ),
-)
-
-
-async def find_run_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
-    """Return the run or the job that has a number."""
-    if words.number is None:
-        return []
-    private = access.reads_private(query.request)
-    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
-    job = await runs.find_job(query.tx, shown.keys(), words.job or words.number)
-    hits = []
-    if job and job["repository_id"] in shown:
-        repo = shown[job["repository_id"]]
-        hits.append(
-            Hit(kind="job", title=job["name"] or "", path=f"/{repo}/job/{job['id']}", repo=repo, exact=True)
-        )
-    attempts = await runs.attempts_of_run(query.tx, shown.keys(), words.number) if not words.job else []
-    for run in attempts[:1]:
-        repo = shown[run["repository_id"]]
-        title = f"{run['name'] or ''} #{run['run_number'] or ''}"
-        hits.append(Hit(kind="run", title=title, path=f"/{repo}/run/{run['id']}", repo=repo, exact=True))
-    return hits[:limit]

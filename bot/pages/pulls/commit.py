@@ -135,6 +135,42 @@ async def show_commit(request: web.Request) -> web.Response:
     )
 
 
+async def read_commit(query: Query) -> CommitAnswer:
+    """Read the results of one upstream commit, newest first; raises Rejected 404."""
+    rows = await job_rows.jobs_on_commit(
+        query.tx, _searched_repository(query), query[SHA], events=query[EVENTS], limit=query[LIMIT]
+    )
+    if not rows:
+        raise UNKNOWN_COMMIT.because(f"no backend has reported on {query[SHA]} of {query[REPO][:200]}")
+    jobs = await hide_in_jobs(query, rows)
+    return CommitAnswer(repo=query[REPO], jobs=[job_answer(row) for row in jobs])
+
+
+async def answer_unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
+    """Give the same answer for private and unknown things; `path` is the address on GitHub."""
+    github = web_url(request.app[CONTEXT].settings.github_api_url)
+    url = f"{github}/{repo}/{path}"
+    near = await html.find_alternatives(request, "unknown")
+    return render(request, "unknown.html", status=404, repo=repo, what=what, url=url, blocks=near)
+
+
+PAGE = Endpoint(web.get("/{owner}/{repo}/commit/{sha}", show_commit))
+VIEW = View(
+    read=read_commit,
+    parameters=PARAMETERS,
+    json=Json(
+        path="/api/oot/commits/{owner}/{repo}/{sha}",
+        answer=lambda answer: answer,
+        content=CommitAnswer,
+        name="commit",
+        summary="Results of a commit",
+        topic=RESULTS,
+        description="Pull requests, pushes, nightly and periodic runs alike.",
+        refusals=(NOTHING_TO_SHOW, UNKNOWN_COMMIT),
+    ),
+)
+
+
 def _tally(backends: Sequence[BackendOnCommit]) -> str:
     counts = Counter(backend.word for backend in backends)  # those that failed come first
     return ", ".join(f"{count} {word}" for word, count in counts.items())
@@ -201,25 +237,6 @@ async def _about(query: Query, subject: CommitSubject) -> CommitAbout:
     return CommitAbout(title=title, author=author, branch="", at=0, parent=None, pull=None)
 
 
-async def read_commit(query: Query) -> CommitAnswer:
-    """Read the results of one upstream commit, newest first; raises Rejected 404."""
-    rows = await job_rows.jobs_on_commit(
-        query.tx, _searched_repository(query), query[SHA], events=query[EVENTS], limit=query[LIMIT]
-    )
-    if not rows:
-        raise UNKNOWN_COMMIT.because(f"no backend has reported on {query[SHA]} of {query[REPO][:200]}")
-    jobs = await hide_in_jobs(query, rows)
-    return CommitAnswer(repo=query[REPO], jobs=[job_answer(row) for row in jobs])
-
-
-async def answer_unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
-    """Give the same answer for private and unknown things; `path` is the address on GitHub."""
-    github = web_url(request.app[CONTEXT].settings.github_api_url)
-    url = f"{github}/{repo}/{path}"
-    near = await html.find_alternatives(request, "unknown")
-    return render(request, "unknown.html", status=404, repo=repo, what=what, url=url, blocks=near)
-
-
 async def _backends(query: Query, repo: str, sha: str) -> list[BackendOnCommit]:
     tx = query.tx
     jobs: dict[str, list[JobRow]] = defaultdict(list)
@@ -284,20 +301,3 @@ def _tone(jobs: Sequence[Job], state: str) -> str:
         idle = state in {"superseded", "cancelled", "not_run"} or state.startswith(SKIPPED_BY)
         return "idle" if idle else "wait"
     return "good" if any(job.conclusion == "success" for job in jobs) else "idle"
-
-
-PAGE = Endpoint(web.get("/{owner}/{repo}/commit/{sha}", show_commit))
-VIEW = View(
-    read=read_commit,
-    parameters=PARAMETERS,
-    json=Json(
-        path="/api/oot/commits/{owner}/{repo}/{sha}",
-        answer=lambda answer: answer,
-        content=CommitAnswer,
-        name="commit",
-        summary="Results of a commit",
-        topic=RESULTS,
-        description="Pull requests, pushes, nightly and periodic runs alike.",
-        refusals=(NOTHING_TO_SHOW, UNKNOWN_COMMIT),
-    ),
-)

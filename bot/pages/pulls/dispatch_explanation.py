@@ -32,6 +32,9 @@ NOT_SENT_REASONS = {
     "superseded": "it was dropped before it was sent",
     "cancelled": "it was cancelled",
 }
+TONES: dict[str, Tone] = {"sent": "good", "waiting": "wait", "skipped": "idle"}
+NOT_SENT_OUTCOMES = ("waiting", "skipped")
+MOST_LINES = 20  # that are not folded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,31 @@ async def explain_pull(tx: Transaction, settings: Settings, repo: str, number: i
     return Explanation(repo=record["repo"], number=number, head_sha=commit.sha, asked=tuple(asked))
 
 
+async def describe_asked(tx: Transaction, subject: PullSubject) -> list[Block]:
+    """List the backends, unless all were simply sent the newest head."""
+    explanation = await explain_pull(tx, subject.settings, subject.repo, subject.number)
+    if explanation is None or explanation.head_sha != subject.head_sha:
+        return []
+    sent = [_line(backend) for backend in explanation.asked if backend.outcome == "sent"]
+    others = [
+        _line(backend)
+        for outcome in NOT_SENT_OUTCOMES
+        for backend in explanation.asked
+        if backend.outcome == outcome
+    ]
+    if not others:
+        return []
+    return [
+        Block(
+            heading="Who was asked, and why not",
+            lines=tuple(others[:MOST_LINES]),
+            folded=(*others[MOST_LINES:], *sent),
+            summary=f"{len(sent)} sent"
+            + (f", {len(others) - MOST_LINES} more" if others[MOST_LINES:] else ""),
+        )
+    ]
+
+
 async def _counting(tx: Transaction, record: PullRow) -> dict[str, DispatchRow]:
     """Return, by backend, the counting dispatches of the newest head for its base branch."""
     repo, number = record["repo"], record["number"] or 0
@@ -105,36 +133,6 @@ async def _outcome(tx: Transaction, decision: Decision, row: DispatchRow | None)
         return "skipped", state, row["error"] or NOT_SENT_REASONS[state]
     rule, why = (decision.rule, decision.why) if decision.send else ("asked", ASKED)
     return "sent", rule, why
-
-
-TONES: dict[str, Tone] = {"sent": "good", "waiting": "wait", "skipped": "idle"}
-NOT_SENT_OUTCOMES = ("waiting", "skipped")
-MOST_LINES = 20  # that are not folded
-
-
-async def describe_asked(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """List the backends, unless all were simply sent the newest head."""
-    explanation = await explain_pull(tx, subject.settings, subject.repo, subject.number)
-    if explanation is None or explanation.head_sha != subject.head_sha:
-        return []
-    sent = [_line(backend) for backend in explanation.asked if backend.outcome == "sent"]
-    others = [
-        _line(backend)
-        for outcome in NOT_SENT_OUTCOMES
-        for backend in explanation.asked
-        if backend.outcome == outcome
-    ]
-    if not others:
-        return []
-    return [
-        Block(
-            heading="Who was asked, and why not",
-            lines=tuple(others[:MOST_LINES]),
-            folded=(*others[MOST_LINES:], *sent),
-            summary=f"{len(sent)} sent"
-            + (f", {len(others) - MOST_LINES} more" if others[MOST_LINES:] else ""),
-        )
-    ]
 
 
 def _line(backend: AskedBackend) -> BlockLine:

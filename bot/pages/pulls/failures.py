@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
 
 _WORDS = {"success": "passed", "failure": "failed", "in_progress": "running"}  # as for backends
+MOST_UPSTREAM = 2_000  # jobs of a commit, and as many checks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,45 @@ class UpstreamCheck:
         """Its outcome in one word."""
         word = (self.conclusion if self.status == "completed" else self.status) or "unknown"
         return _WORDS.get(word, word.replace("_", " "))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpstreamCi:
+    """Upstream's own workflow jobs, its jobs on other CIs, and the checks of other Apps on a commit."""
+
+    jobs: list[WorkflowJobRow]  # of GitHub Actions, every attempt
+    elsewhere: dict[int, UpstreamCheck]  # jobs on other CIs, by the number that the grid has for them
+    checks: list[UpstreamCheck]  # each job and check once, the red ones first
+
+    @property
+    def running(self) -> bool:
+        """Whether any of them is unfinished."""
+        return any_running(self.checks)
+
+    @property
+    def counts(self) -> str:
+        """How many passed and failed."""
+        return describe_counts(self.checks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierFailure:
+    """An attempt of a job that failed, and what became of the job since."""
+
+    label: str  # whose job it is
+    name: str
+    attempt: int
+    word: str  # how it ended
+    url: str | None
+    since: str  # what became of the job since
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurrentJobs:
+    """The jobs of a backend that count."""
+
+    label: str
+    jobs: Sequence[Job]
 
 
 def merge_checks(
@@ -122,6 +162,71 @@ def describe_counts(checks: Sequence[UpstreamCheck]) -> str:
     return ", ".join(parts)
 
 
+def seconds_between(earlier: int | None, later: int | None) -> float | None:
+    """Return the seconds between two times; None if either is unknown."""
+    return None if earlier is None or later is None else float(max(0, later - earlier)) / 1000
+
+
+async def read_upstream_ci(query: Query, repo: str, sha: str) -> UpstreamCi:
+    """Return upstream's own CI on a commit, without the check runs of our App."""
+    tx, ours = query.tx, query.settings.app_id
+    jobs = await job_rows.upstream_jobs(tx, repo, sha, limit=MOST_UPSTREAM)
+    checks = await job_rows.upstream_checks(tx, repo, sha, limit=MOST_UPSTREAM)
+    others = {job.id: _check_elsewhere(job) for job in await find_jobs_elsewhere(tx, repo, sha)}
+    merged = merge_checks(jobs, checks, others.values(), ours=ours)
+    return UpstreamCi(jobs=jobs, elsewhere=others, checks=merged)
+
+
+def list_earlier(
+    reported: Iterable[JobRow], current: Mapping[str, CurrentJobs], own: Iterable[WorkflowJobRow], repo: str
+) -> list[EarlierFailure]:
+    """List the failures that no longer count; `current` holds backends by their names in lower case."""
+    return [*_earlier_of_backends(reported, current), *_earlier_of_upstream(own, repo)]
+
+
+async def read_failure_list(
+    query: Query,
+    repo: str,
+    sha: str,
+    *,
+    reported: Sequence[FailedJob],
+    passed: AbstractSet[JobKey],
+    own: UpstreamCi,
+    of_pull: bool,
+    judged: AbstractSet[str] = frozenset(),
+    base_ref: str | None = None,
+) -> FailureList:
+    """List the failures on a commit: those `reported` by backends, its `own`, and what logs and tests say of them.
+
+    `passed` and `judged`: see `list_failures`.
+    """
+    keys = {
+        **keys_by_id(repo, own.jobs),
+        **{number: key_of(repo, check) for number, check in own.elsewhere.items()},
+    }
+    failed = list_own(repo, own.checks)
+    subject = FailuresSubject(
+        repo=repo,
+        sha=sha,
+        base_ref=base_ref,
+        of_pull=of_pull,
+        upstream_jobs=keys,
+        github=web_url(query.settings.github_api_url),
+        settings=query.settings,
+    )
+    known = merge_failures(
+        [
+            await branch_failures.find_failures(query.tx, subject),
+            await failure_lines.find_failures(query.tx, subject),
+            await failing.find_failures(query.tx, subject),
+        ]
+    )
+    ended = {keys[row["id"]] for row in own.jobs if row["status"] == "completed"}
+    ended |= {keys[number] for number, check in own.elsewhere.items() if check.status == "completed"}
+    others = ended - {job.key for job in failed}
+    return list_failures([*reported, *failed], known, passed=passed | others, judged=judged)
+
+
 def _job(row: WorkflowJobRow) -> UpstreamCheck:
     return UpstreamCheck(
         group=row["workflow_name"] or "workflow",
@@ -153,43 +258,6 @@ def _seconds(row: WorkflowJobRow | CheckRunRow) -> float | None:
     return seconds_between(row["started_at"], row["completed_at"])
 
 
-def seconds_between(earlier: int | None, later: int | None) -> float | None:
-    """Return the seconds between two times; None if either is unknown."""
-    return None if earlier is None or later is None else float(max(0, later - earlier)) / 1000
-
-
-MOST_UPSTREAM = 2_000  # jobs of a commit, and as many checks
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpstreamCi:
-    """Upstream's own workflow jobs, its jobs on other CIs, and the checks of other Apps on a commit."""
-
-    jobs: list[WorkflowJobRow]  # of GitHub Actions, every attempt
-    elsewhere: dict[int, UpstreamCheck]  # jobs on other CIs, by the number that the grid has for them
-    checks: list[UpstreamCheck]  # each job and check once, the red ones first
-
-    @property
-    def running(self) -> bool:
-        """Whether any of them is unfinished."""
-        return any_running(self.checks)
-
-    @property
-    def counts(self) -> str:
-        """How many passed and failed."""
-        return describe_counts(self.checks)
-
-
-async def read_upstream_ci(query: Query, repo: str, sha: str) -> UpstreamCi:
-    """Return upstream's own CI on a commit, without the check runs of our App."""
-    tx, ours = query.tx, query.settings.app_id
-    jobs = await job_rows.upstream_jobs(tx, repo, sha, limit=MOST_UPSTREAM)
-    checks = await job_rows.upstream_checks(tx, repo, sha, limit=MOST_UPSTREAM)
-    others = {job.id: _check_elsewhere(job) for job in await find_jobs_elsewhere(tx, repo, sha)}
-    merged = merge_checks(jobs, checks, others.values(), ours=ours)
-    return UpstreamCi(jobs=jobs, elsewhere=others, checks=merged)
-
-
 def _check_elsewhere(job: JobElsewhere) -> UpstreamCheck:
     allowed = job.conclusion == "allowed"
     return UpstreamCheck(
@@ -203,33 +271,6 @@ def _check_elsewhere(job: JobElsewhere) -> UpstreamCheck:
         queued=seconds_between(job.queued_at, job.started_at),
         title="failed, which is allowed" if allowed else "",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class EarlierFailure:
-    """An attempt of a job that failed, and what became of the job since."""
-
-    label: str  # whose job it is
-    name: str
-    attempt: int
-    word: str  # how it ended
-    url: str | None
-    since: str  # what became of the job since
-
-
-@dataclass(frozen=True, kw_only=True)
-class CurrentJobs:
-    """The jobs of a backend that count."""
-
-    label: str
-    jobs: Sequence[Job]
-
-
-def list_earlier(
-    reported: Iterable[JobRow], current: Mapping[str, CurrentJobs], own: Iterable[WorkflowJobRow], repo: str
-) -> list[EarlierFailure]:
-    """List the failures that no longer count; `current` holds backends by their names in lower case."""
-    return [*_earlier_of_backends(reported, current), *_earlier_of_upstream(own, repo)]
 
 
 def _earlier_of_backends(
@@ -287,46 +328,3 @@ def _earlier_of_upstream(own: Iterable[WorkflowJobRow], repo: str) -> list[Earli
         )
         for check, newest in list_overtaken(own)
     ]
-
-
-async def read_failure_list(
-    query: Query,
-    repo: str,
-    sha: str,
-    *,
-    reported: Sequence[FailedJob],
-    passed: AbstractSet[JobKey],
-    own: UpstreamCi,
-    of_pull: bool,
-    judged: AbstractSet[str] = frozenset(),
-    base_ref: str | None = None,
-) -> FailureList:
-    """List the failures on a commit: those `reported` by backends, its `own`, and what logs and tests say of them.
-
-    `passed` and `judged`: see `list_failures`.
-    """
-    keys = {
-        **keys_by_id(repo, own.jobs),
-        **{number: key_of(repo, check) for number, check in own.elsewhere.items()},
-    }
-    failed = list_own(repo, own.checks)
-    subject = FailuresSubject(
-        repo=repo,
-        sha=sha,
-        base_ref=base_ref,
-        of_pull=of_pull,
-        upstream_jobs=keys,
-        github=web_url(query.settings.github_api_url),
-        settings=query.settings,
-    )
-    known = merge_failures(
-        [
-            await branch_failures.find_failures(query.tx, subject),
-            await failure_lines.find_failures(query.tx, subject),
-            await failing.find_failures(query.tx, subject),
-        ]
-    )
-    ended = {keys[row["id"]] for row in own.jobs if row["status"] == "completed"}
-    ended |= {keys[number] for number, check in own.elsewhere.items() if check.status == "completed"}
-    others = ended - {job.key for job in failed}
-    return list_failures([*reported, *failed], known, passed=passed | others, judged=judged)

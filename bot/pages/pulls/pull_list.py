@@ -26,6 +26,18 @@ if TYPE_CHECKING:
     from bot.oot.verdict.view import Backend
     from bot.web.parameters import Query
 
+PULLS_PER_PAGE = 25  # pull requests of a page: each is judged
+STATES = ("open", "merged", "closed", "all")
+AUTHOR_MOST = 100  # characters
+SHOWN = (
+    "number", "title", "state", "draft", "merged", "user_login", "base_ref", "head_ref", "head_sha", "created_at",
+    "updated_at",
+)  # fmt: skip
+STATE = declare.choice("state", STATES, "which of them; closed: without being merged")
+AUTHOR = declare.text("author", "only those of this login", most=AUTHOR_MOST)
+BEFORE = declare.optional_whole("before", 10**18 - 1, "`next` of the page before")
+LIMIT = declare.limit(PULLS_PER_PAGE, most=100)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FailingBackends:
@@ -56,55 +68,6 @@ class PullLine:
         if self.pull["merged"]:
             return "merged"
         return "draft" if self.pull["draft"] and self.pull["state"] == "open" else self.pull["state"] or ""
-
-
-async def read_lines(query: Query, pulls: Sequence[PullRow]) -> list[PullLine]:
-    """Return pull requests; open ones with the state of their newest commit."""
-    return [
-        await _pull_line(query, pull) if pull["state"] == "open" else PullLine(pull=pull) for pull in pulls
-    ]
-
-
-async def _pull_line(query: Query, pull: PullRow) -> PullLine:
-    tx, settings = query.tx, query.settings
-    state = await read_pull(tx, settings, pull["repo"], pull["number"] or 0, newest=1)
-    head = state.current
-    if head is None:
-        return PullLine(pull=pull)
-    shown = await gates.read_shown_gates(tx, settings, state, [head])
-    gate = shown.get(head.view.head_sha)
-    backends = head.view.backends
-    return PullLine(
-        pull=pull,
-        gate=gate.gate if gate else None,
-        failing=tuple(
-            _failing(backend) for backend in sorted(backends, key=_failing_order) if backend.state.red
-        ),
-        unfinished=sum(not backend.state.finished for backend in backends),
-    )
-
-
-def _failing_order(backend: Backend) -> tuple[bool, str]:
-    return backend.role is not Role.BLOCKING, backend.label.casefold()
-
-
-def _failing(backend: Backend) -> FailingBackends:
-    return FailingBackends(
-        label=backend.label, anchor=anchor_of(backend.repo), blocks=backend.role is Role.BLOCKING
-    )
-
-
-PULLS_PER_PAGE = 25  # pull requests of a page: each is judged
-STATES = ("open", "merged", "closed", "all")
-AUTHOR_MOST = 100  # characters
-SHOWN = (
-    "number", "title", "state", "draft", "merged", "user_login", "base_ref", "head_ref", "head_sha", "created_at",
-    "updated_at",
-)  # fmt: skip
-STATE = declare.choice("state", STATES, "which of them; closed: without being merged")
-AUTHOR = declare.text("author", "only those of this login", most=AUTHOR_MOST)
-BEFORE = declare.optional_whole("before", 10**18 - 1, "`next` of the page before")
-LIMIT = declare.limit(PULLS_PER_PAGE, most=100)
 
 
 class ListedPull(
@@ -138,6 +101,13 @@ class SelectedPulls:
     def chosen(self) -> dict[str, object]:
         """The parameters that narrow the list."""
         return {"state": self.state if self.state != STATES[0] else "", "author": self.author}
+
+
+async def read_lines(query: Query, pulls: Sequence[PullRow]) -> list[PullLine]:
+    """Return pull requests; open ones with the state of their newest commit."""
+    return [
+        await _pull_line(query, pull) if pull["state"] == "open" else PullLine(pull=pull) for pull in pulls
+    ]
 
 
 async def read_pulls(query: Query) -> SelectedPulls:
@@ -178,16 +148,6 @@ def answer_pulls(selected: SelectedPulls) -> PullList:
     )
 
 
-def _listed_pull(line: PullLine) -> ListedPull:
-    return fill_struct(
-        ListedPull,
-        line.pull,
-        gate=str(line.state) if line.state else None,
-        failing=[failing.label for failing in line.failing],
-        unfinished=line.unfinished,
-    )
-
-
 VIEW = View(
     read=read_pulls,
     parameters=(REPO, STATE, AUTHOR, BEFORE, LIMIT),
@@ -203,3 +163,42 @@ VIEW = View(
         link=lambda selected: {"repo": selected.repo, **selected.chosen},
     ),
 )
+
+
+async def _pull_line(query: Query, pull: PullRow) -> PullLine:
+    tx, settings = query.tx, query.settings
+    state = await read_pull(tx, settings, pull["repo"], pull["number"] or 0, newest=1)
+    head = state.current
+    if head is None:
+        return PullLine(pull=pull)
+    shown = await gates.read_shown_gates(tx, settings, state, [head])
+    gate = shown.get(head.view.head_sha)
+    backends = head.view.backends
+    return PullLine(
+        pull=pull,
+        gate=gate.gate if gate else None,
+        failing=tuple(
+            _failing(backend) for backend in sorted(backends, key=_failing_order) if backend.state.red
+        ),
+        unfinished=sum(not backend.state.finished for backend in backends),
+    )
+
+
+def _failing_order(backend: Backend) -> tuple[bool, str]:
+    return backend.role is not Role.BLOCKING, backend.label.casefold()
+
+
+def _failing(backend: Backend) -> FailingBackends:
+    return FailingBackends(
+        label=backend.label, anchor=anchor_of(backend.repo), blocks=backend.role is Role.BLOCKING
+    )
+
+
+def _listed_pull(line: PullLine) -> ListedPull:
+    return fill_struct(
+        ListedPull,
+        line.pull,
+        gate=str(line.state) if line.state else None,
+        failing=[failing.label for failing in line.failing],
+        unfinished=line.unfinished,
+    )

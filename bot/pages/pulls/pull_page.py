@@ -58,6 +58,27 @@ if TYPE_CHECKING:
     from bot.web.blocks import Block
     from bot.web.parameters import Query
 
+SHOWN_OF_PULL = (
+    "title", "state", "draft", "merged", "user_login", "author_association", "base_ref", "labels", "html_url",
+    "created_at", "updated_at", "closed_at", "merged_at",
+)  # fmt: skip
+RUNNING_REFRESH = 15  # seconds until a page on which something runs is reloaded
+MOST_ATTEMPTS = 1_000  # jobs of a head, all attempts counted, that are looked at
+NUMBER = declare.identifier("number", "number of the pull request")
+SHA = Parameter(
+    "sha",
+    addresses.sha,
+    None,
+    (
+        op.in_query(
+            "sha", Annotated[str, matching(addresses.SHA)], "one of its heads, or the beginning of its SHA"
+        ),
+    ),
+)
+BACKEND = Parameter("backend", lambda request: request.query.get("backend", ""), "", only="page")
+LIMIT = declare.limit(1_000, most=5_000)
+PARAMETERS = (REPO, NUMBER, SHA, BACKEND, LIMIT)
+
 
 class FailurePlace(Struct, frozen=True):
     """Where it failed or passed."""
@@ -101,41 +122,6 @@ class PullFailures(Struct, frozen=True):
     total: int
     summary: str
     failures: list[ListedFailure]
-
-
-def answer_failures(failures: FailureList) -> PullFailures:
-    """Return the list as JSON."""
-    return PullFailures(
-        total=failures.total,
-        summary=failures.summary if failures.total else "",
-        failures=[_failure(failure) for failure in failures.all],
-    )
-
-
-def _failure(failure: Failure) -> ListedFailure:
-    return ListedFailure(
-        name=failure.name,
-        is_test=failure.is_test,
-        count=failure.count,
-        blocking=failure.blocking,
-        word=failure.standing.word,
-        why=failure.standing.why,
-        whose=failure.whose,
-        infrastructure=failure.infra,
-        places=[
-            FailurePlace(label=place.label, upstream=place.upstream, passed=place.passed)
-            for place in failure.places
-        ],
-        compared=[Compared(repo=repo, word=failure.kind_on(repo)) for repo in failure.on],
-        jobs=[job.name for job in failure.jobs],
-        message=failure.message or (failure.line.text if failure.line else ""),
-    )
-
-
-SHOWN_OF_PULL = (
-    "title", "state", "draft", "merged", "user_login", "author_association", "base_ref", "labels", "html_url",
-    "created_at", "updated_at", "closed_at", "merged_at",
-)  # fmt: skip
 
 
 class PullRequest(
@@ -225,6 +211,37 @@ class PullAnswer(Answer, frozen=True, kw_only=True):
     more: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class PullJobs:
+    """A pull request with its newest jobs."""
+
+    page: PullPage
+    failures: FailureList
+    jobs: list[JobRow]
+    more: bool
+    prefix: str  # of check runs' names
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ShownPull:
+    """A pull request as its page shows it."""
+
+    page: PullPage
+    own: UpstreamCi
+    failures: FailureList
+    earlier: list[EarlierFailure]  # of attempts that do not count any more
+    blocks: list[Block]  # of other features
+
+
+def answer_failures(failures: FailureList) -> PullFailures:
+    """Return the list as JSON."""
+    return PullFailures(
+        total=failures.total,
+        summary=failures.summary if failures.total else "",
+        failures=[_failure(failure) for failure in failures.all],
+    )
+
+
 def answer_pull(
     page: PullPage, failures: FailureList, jobs: Sequence[JobRow], *, more: bool, prefix: str
 ) -> PullAnswer:
@@ -237,6 +254,100 @@ def answer_pull(
         failures=answer_failures(failures),
         jobs=[job_answer(row) for row in jobs],
         more=more,
+    )
+
+
+@page
+async def show_pull(request: web.Request) -> web.Response:
+    """Show a pull request; for an unknown one, say what to check."""
+    try:
+        async with open_query(request, PARAMETERS, form="page") as query:
+            shown = await _read_page(query)
+    except Rejected as refusal:
+        if refusal.code != pull_request.UNKNOWN_PULL.code:
+            raise
+        if path := await html.find_instead(request, refusal.code):
+            return web.Response(status=302, headers={"Location": path})
+        named = f"pull request #{request.match_info['number'][:20]}"
+        number = addresses.number(request.match_info["number"])
+        return await answer_unknown(request, addresses.repo(request), named, f"pull/{number}")
+    settings = query.settings
+    unfinished = shown.page.unfinished or (shown.page.current and shown.own.running)
+    sha = f"?sha={shown.page.sha}" if query[SHA] else ""
+    return render(
+        request,
+        "pull.html",
+        gate_name=check_text.gate_name(settings.check_prefix),
+        gate_url=_gate_url(settings, shown.page),
+        fresh=addresses.read_refresh(request, default=RUNNING_REFRESH if unfinished else 0),
+        shown=shown.page,
+        wanted=query[BACKEND],
+        own=shown.own,
+        failures=shown.failures,
+        earlier=shown.earlier,
+        blocks=shown.blocks,
+        github=web_url(settings.github_api_url),
+        json_url=f"/api/oot/pulls/{shown.page.repo}/{query[NUMBER]}{sha}",
+    )
+
+
+async def read_pull_jobs(query: Query) -> PullJobs:
+    """Read a pull request and the newest jobs of all its heads, or only of ?sha=; raises Rejected 404."""
+    number, sha, limit = query[NUMBER], query[SHA], query[LIMIT]
+    page = await pull_request.read_pull_page(
+        query.tx, query.settings, query.hidden, repo=query[REPO], number=number, sha=sha
+    )
+    only = None if sha is None else page.sha
+    jobs = await job_rows.jobs_of_pull(query.tx, page.names, number, sha=only, limit=limit + 1)
+    shown = await _hide_in_page(query, page)
+    _, failures = await _read_failures(query, shown)
+    return PullJobs(
+        page=pull_request.with_failures(shown, failures),
+        failures=failures,
+        jobs=await hide_in_jobs(query, jobs[-limit:]),
+        more=len(jobs) > limit,
+        prefix=query.settings.check_prefix,
+    )
+
+
+def answer_pull_jobs(jobs: PullJobs) -> PullAnswer:
+    """Return a pull request: its heads, the backends on one, jobs."""
+    return answer_pull(jobs.page, jobs.failures, jobs.jobs, more=jobs.more, prefix=jobs.prefix)
+
+
+PAGE = Endpoint(web.get("/{owner}/{repo}/pull/{number}", show_pull))
+VIEW = View(
+    read=read_pull_jobs,
+    parameters=PARAMETERS,
+    json=Json(
+        path="/api/oot/pulls/{owner}/{repo}/{number}",
+        answer=answer_pull_jobs,
+        content=PullAnswer,
+        name="pullRequest",
+        summary="Results of a pull request",
+        topic=RESULTS,
+        refusals=(NOTHING_TO_SHOW, pull_request.UNKNOWN_PULL, pull_request.UNKNOWN_HEAD),
+    ),
+)
+
+
+def _failure(failure: Failure) -> ListedFailure:
+    return ListedFailure(
+        name=failure.name,
+        is_test=failure.is_test,
+        count=failure.count,
+        blocking=failure.blocking,
+        word=failure.standing.word,
+        why=failure.standing.why,
+        whose=failure.whose,
+        infrastructure=failure.infra,
+        places=[
+            FailurePlace(label=place.label, upstream=place.upstream, passed=place.passed)
+            for place in failure.places
+        ],
+        compared=[Compared(repo=repo, word=failure.kind_on(repo)) for repo in failure.on],
+        jobs=[job.name for job in failure.jobs],
+        message=failure.message or (failure.line.text if failure.line else ""),
     )
 
 
@@ -291,80 +402,6 @@ def _section(section: BackendSection, failures: FailureList) -> OnHead:
         finished=finished,
         failing=failing,
         source=source,
-    )
-
-
-RUNNING_REFRESH = 15  # seconds until a page on which something runs is reloaded
-MOST_ATTEMPTS = 1_000  # jobs of a head, all attempts counted, that are looked at
-NUMBER = declare.identifier("number", "number of the pull request")
-SHA = Parameter(
-    "sha",
-    addresses.sha,
-    None,
-    (
-        op.in_query(
-            "sha", Annotated[str, matching(addresses.SHA)], "one of its heads, or the beginning of its SHA"
-        ),
-    ),
-)
-BACKEND = Parameter("backend", lambda request: request.query.get("backend", ""), "", only="page")
-LIMIT = declare.limit(1_000, most=5_000)
-PARAMETERS = (REPO, NUMBER, SHA, BACKEND, LIMIT)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PullJobs:
-    """A pull request with its newest jobs."""
-
-    page: PullPage
-    failures: FailureList
-    jobs: list[JobRow]
-    more: bool
-    prefix: str  # of check runs' names
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ShownPull:
-    """A pull request as its page shows it."""
-
-    page: PullPage
-    own: UpstreamCi
-    failures: FailureList
-    earlier: list[EarlierFailure]  # of attempts that do not count any more
-    blocks: list[Block]  # of other features
-
-
-@page
-async def show_pull(request: web.Request) -> web.Response:
-    """Show a pull request; for an unknown one, say what to check."""
-    try:
-        async with open_query(request, PARAMETERS, form="page") as query:
-            shown = await _read_page(query)
-    except Rejected as refusal:
-        if refusal.code != pull_request.UNKNOWN_PULL.code:
-            raise
-        if path := await html.find_instead(request, refusal.code):
-            return web.Response(status=302, headers={"Location": path})
-        named = f"pull request #{request.match_info['number'][:20]}"
-        number = addresses.number(request.match_info["number"])
-        return await answer_unknown(request, addresses.repo(request), named, f"pull/{number}")
-    settings = query.settings
-    unfinished = shown.page.unfinished or (shown.page.current and shown.own.running)
-    sha = f"?sha={shown.page.sha}" if query[SHA] else ""
-    return render(
-        request,
-        "pull.html",
-        gate_name=check_text.gate_name(settings.check_prefix),
-        gate_url=_gate_url(settings, shown.page),
-        fresh=addresses.read_refresh(request, default=RUNNING_REFRESH if unfinished else 0),
-        shown=shown.page,
-        wanted=query[BACKEND],
-        own=shown.own,
-        failures=shown.failures,
-        earlier=shown.earlier,
-        blocks=shown.blocks,
-        github=web_url(settings.github_api_url),
-        json_url=f"/api/oot/pulls/{shown.page.repo}/{query[NUMBER]}{sha}",
     )
 
 
@@ -450,25 +487,6 @@ def _gate_url(settings: Settings, page: PullPage) -> str | None:
     return f"{web_url(settings.github_api_url)}/{page.repo}/runs/{page.gate.check_run_id}"
 
 
-async def read_pull_jobs(query: Query) -> PullJobs:
-    """Read a pull request and the newest jobs of all its heads, or only of ?sha=; raises Rejected 404."""
-    number, sha, limit = query[NUMBER], query[SHA], query[LIMIT]
-    page = await pull_request.read_pull_page(
-        query.tx, query.settings, query.hidden, repo=query[REPO], number=number, sha=sha
-    )
-    only = None if sha is None else page.sha
-    jobs = await job_rows.jobs_of_pull(query.tx, page.names, number, sha=only, limit=limit + 1)
-    shown = await _hide_in_page(query, page)
-    _, failures = await _read_failures(query, shown)
-    return PullJobs(
-        page=pull_request.with_failures(shown, failures),
-        failures=failures,
-        jobs=await hide_in_jobs(query, jobs[-limit:]),
-        more=len(jobs) > limit,
-        prefix=query.settings.check_prefix,
-    )
-
-
 async def _hide_in_page(query: Query, page: PullPage) -> PullPage:
     """Return the page without the names that the request may not see."""
     names = await read_names(query, (section.backend.repo for section in page.sections))
@@ -476,24 +494,3 @@ async def _hide_in_page(query: Query, page: PullPage) -> PullPage:
         replace(section, backend=hide_in_backend(section.backend, names)) for section in page.sections
     )
     return replace(page, sections=sections)
-
-
-def answer_pull_jobs(jobs: PullJobs) -> PullAnswer:
-    """Return a pull request: its heads, the backends on one, jobs."""
-    return answer_pull(jobs.page, jobs.failures, jobs.jobs, more=jobs.more, prefix=jobs.prefix)
-
-
-PAGE = Endpoint(web.get("/{owner}/{repo}/pull/{number}", show_pull))
-VIEW = View(
-    read=read_pull_jobs,
-    parameters=PARAMETERS,
-    json=Json(
-        path="/api/oot/pulls/{owner}/{repo}/{number}",
-        answer=answer_pull_jobs,
-        content=PullAnswer,
-        name="pullRequest",
-        summary="Results of a pull request",
-        topic=RESULTS,
-        refusals=(NOTHING_TO_SHOW, pull_request.UNKNOWN_PULL, pull_request.UNKNOWN_HEAD),
-    ),
-)

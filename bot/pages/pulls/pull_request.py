@@ -135,17 +135,6 @@ async def read_pull_page(
     return await _with_gate(tx, settings, state, await _with_reasons(tx, state, page))
 
 
-async def _with_gate(tx: Transaction, settings: Settings, state: PullState, page: PullPage) -> PullPage:
-    """Add the gate of the shown head, and the state of the gate on every judged head."""
-    chosen = [
-        *state.heads[:MOST_HEADS],
-        *(head for head in state.heads[MOST_HEADS:] if head.view.head_sha == page.sha),
-    ]
-    written = await gates.read_shown_gates(tx, settings, state, [head for head in chosen if head.judged])
-    lines = tuple(replace(line, gate=_gate_state(state, line, written.get(line.sha))) for line in page.heads)
-    return replace(page, heads=lines, gate=written.get(page.sha or ""))
-
-
 def with_failures(page: PullPage, failures: FailureList) -> PullPage:
     """Add what the list of failures says to the gate and the failing jobs."""
     settled = settle_histories([section.backend for section in page.sections], failures)
@@ -156,6 +145,17 @@ def with_failures(page: PullPage, failures: FailureList) -> PullPage:
     if gate and gate.number == page.number:  # what another pull request's backends fail is on its own page
         gate = replace(gate, gate=replace(gate.gate, failures=failures))
     return replace(page, sections=sections, gate=gate)
+
+
+async def _with_gate(tx: Transaction, settings: Settings, state: PullState, page: PullPage) -> PullPage:
+    """Add the gate of the shown head, and the state of the gate on every judged head."""
+    chosen = [
+        *state.heads[:MOST_HEADS],
+        *(head for head in state.heads[MOST_HEADS:] if head.view.head_sha == page.sha),
+    ]
+    written = await gates.read_shown_gates(tx, settings, state, [head for head in chosen if head.judged])
+    lines = tuple(replace(line, gate=_gate_state(state, line, written.get(line.sha))) for line in page.heads)
+    return replace(page, heads=lines, gate=written.get(page.sha or ""))
 
 
 def _gate_state(state: PullState, line: HeadLine, written: ShownGate | None) -> GateState | None:

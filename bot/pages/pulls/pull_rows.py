@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PULL, HEAD, TITLE = records["pull_request"].c, records["pull_head"].c, title.c
 PULLS = select(PullRow, records["pull_request"], body=sa.null())
+TITLE_KIND = "pull"
 
 
 async def pulls_by_number(
@@ -90,9 +91,6 @@ def is_kept(kind: str) -> sa.ColumnElement[bool]:
     # of other kinds it is no number
     number = sa.case((TITLE.kind == kind, sa.cast(TITLE.ref, sa.BigInteger)))
     return sa.exists().where(PULL.number == number, PULL.repository_id == TITLE.repository_id)
-
-
-TITLE_KIND = "pull"
 
 
 async def keep_words(tx: Transaction, changed: Changed) -> None:

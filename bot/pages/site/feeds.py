@@ -42,6 +42,22 @@ HEIGHT, PADDING = 20, 6
 PART_MOST = 40  # characters of a part
 NARROW, WIDE = frozenset("fijlrt.,:;!|'()[]{}/ -"), frozenset("mwMW%@")
 UNKNOWN_BADGE = "unknown"
+ATOM_NAMESPACE = "http://www.w3.org/2005/Atom"
+NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+BEGINNING = 0  # epoch milliseconds: a feed without entries was never updated
+ET.register_namespace("", ATOM_NAMESPACE)
+FEED_ENTRIES = 50
+MAX_AGE = 60  # seconds that an answer may be cached, as by GitHub's proxy of images
+BADGE_DAYS = 30
+BRANCH_MOST = 300  # characters
+SVG_TYPE, ATOM_TYPE = "image/svg+xml", "application/atom+xml"
+TONES = {"green": "good", "amber": "warn", "red": "bad", "none": "idle"}
+BRANCH_TONES: dict[BranchState, str] = {
+    "green": "good", "broken": "bad", "red": "bad", "running": "wait", "unknown": "idle",
+}  # fmt: skip
+BRANCH = declare.text("branch", "name of the branch; without it the default branch", most=BRANCH_MOST)
+NO_BACKEND = DeclaredRefusal(404, "unknown_backend", "not on the allowlist, or private")
+_BACKEND, _REPOSITORY = "/oot/{org}/{repo}", declare.REPOSITORY
 
 
 def draw_badge(label: str, message: str, tone: str) -> str:
@@ -66,12 +82,6 @@ def draw_badge(label: str, message: str, tone: str) -> str:
 def _text_width(text: str) -> int:
     """Estimate the width of a text in pixels; it is drawn to fit it."""
     return round(sum(4.2 if letter in NARROW else 10 if letter in WIDE else 7 for letter in text)) or 1
-
-
-ATOM_NAMESPACE = "http://www.w3.org/2005/Atom"
-NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-BEGINNING = 0  # epoch milliseconds: a feed without entries was never updated
-ET.register_namespace("", ATOM_NAMESPACE)
 
 
 def make_feed(notices: Sequence[NoticeRow], *, title: str, url: str, address: str, page: str) -> bytes:
@@ -108,19 +118,6 @@ def _add_text(parent: ET.Element, name: str, text: str) -> None:
 
 def _add_link(parent: ET.Element, relation: str, address: str) -> None:
     ET.SubElement(parent, f"{{{ATOM_NAMESPACE}}}link", {"rel": relation, "href": NOT_XML.sub("", address)})
-
-
-FEED_ENTRIES = 50
-MAX_AGE = 60  # seconds that an answer may be cached, as by GitHub's proxy of images
-BADGE_DAYS = 30
-BRANCH_MOST = 300  # characters
-SVG_TYPE, ATOM_TYPE = "image/svg+xml", "application/atom+xml"
-TONES = {"green": "good", "amber": "warn", "red": "bad", "none": "idle"}
-BRANCH_TONES: dict[BranchState, str] = {
-    "green": "good", "broken": "bad", "red": "bad", "running": "wait", "unknown": "idle",
-}  # fmt: skip
-BRANCH = declare.text("branch", "name of the branch; without it the default branch", most=BRANCH_MOST)
-NO_BACKEND = DeclaredRefusal(404, "unknown_backend", "not on the allowlist, or private")
 
 
 def _cacheable_response(request: web.Request, body: bytes, kind: str) -> web.Response:
@@ -230,7 +227,6 @@ async def branch_feed(request: web.Request) -> web.Response:
     return _cacheable_response(request, feed, ATOM_TYPE)
 
 
-_BACKEND, _REPOSITORY = "/oot/{org}/{repo}", declare.REPOSITORY
 FEED_VIEWS = tuple(
     Endpoint(web.get(path, in_render_thread(handler)))
     for path, handler in (

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MOST_PULLS = 10  # open pull requests that are shown, the newest
 DAYS = 7  # of the backends' pass rates
+MOST_BACKENDS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,23 +70,6 @@ async def has_home(query: Query, repo: str) -> bool:
     return await _known_name(query, repo) is not None
 
 
-async def _known_name(query: Query, repo: str) -> str | None:
-    """Return the spelling of a repository's name; None if it is unknown or hidden."""
-    settings = query.settings
-    if query.hidden.has(repo):
-        return None
-    if settings.is_upstream(repo):
-        return next(upstream for upstream in settings.upstream_repo if upstream.casefold() == repo.casefold())
-    private = access.reads_private(query.request)
-    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
-    for name in shown.values():
-        if name.casefold() == repo.casefold():
-            return name
-    allowlist = await allowlists.read_in_force(query.tx)
-    entry = allowlist.find(repo) if allowlist else None
-    return None if entry is None or all(map(query.hidden.has, settings.upstream_repo)) else entry.repo
-
-
 def show_home(page: RepositoryHome) -> dict[str, Any]:
     """Return what the page shows."""
     return {
@@ -107,9 +91,6 @@ VIEW = View(
 )
 
 
-MOST_BACKENDS = 200
-
-
 async def describe_missing(tx: Transaction, subject: MissingSubject) -> list[Block]:
     """List the watched repositories, and what is nearer to the address."""
     blocks = await home.describe_branches(tx, subject)
@@ -123,6 +104,23 @@ async def describe_missing(tx: Transaction, subject: MissingSubject) -> list[Blo
     if lines:
         blocks.append(Block(heading="Watched repositories", lines=lines))
     return blocks
+
+
+async def _known_name(query: Query, repo: str) -> str | None:
+    """Return the spelling of a repository's name; None if it is unknown or hidden."""
+    settings = query.settings
+    if query.hidden.has(repo):
+        return None
+    if settings.is_upstream(repo):
+        return next(upstream for upstream in settings.upstream_repo if upstream.casefold() == repo.casefold())
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
+    for name in shown.values():
+        if name.casefold() == repo.casefold():
+            return name
+    allowlist = await allowlists.read_in_force(query.tx)
+    entry = allowlist.find(repo) if allowlist else None
+    return None if entry is None or all(map(query.hidden.has, settings.upstream_repo)) else entry.repo
 
 
 async def _backends(tx: Transaction, subject: MissingSubject) -> list[Block]:

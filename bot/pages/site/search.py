@@ -34,6 +34,24 @@ if TYPE_CHECKING:
 
 MOST_JOBS = 100  # of backends, with their shards
 MOST_WORDS = 8
+TEXT = declare.text("q", "number, SHA, name, title or words", most=search.LONGEST_SEARCH)
+
+
+class FoundHit(Struct, frozen=True, kw_only=True):
+    """Something that the text names."""
+
+    kind: str
+    name: str
+    url: Annotated[str, Meta(description="of its page")]
+    repo: str
+    detail: str
+    exact: Annotated[bool, Meta(description="the text is its number, SHA or name")]
+
+
+class FoundHits(Answer, frozen=True, kw_only=True):
+    """What a text may name, a few of each kind"""
+
+    hits: list[FoundHit]
 
 
 async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
@@ -47,6 +65,66 @@ async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
         *await _pulls(query, words, shown, limit),
         *_commands(query, words),
     ]
+
+
+@page
+async def show_search(request: web.Request) -> web.Response:
+    """Show what a text may name; redirect to what has exactly this number or SHA."""
+    async with open_query(request, (TEXT,), form="page") as query:
+        text = query[TEXT]
+        hits = await search.find_hits(query, text)
+    only = search.only_exact(hits)
+    if only and only.kind in search.DIRECT:
+        return web.Response(status=302, headers={"Location": only.path})
+    return render(
+        request,
+        "search.html",
+        text=search.searched_text(text),
+        hits=[hit for hit in hits if hit.kind not in search.FURTHER],
+        pages=[hit for hit in hits if hit.kind in search.FURTHER],
+        json_url=f"/api/search?{addresses.query({'q': text})}" if text else "",
+    )
+
+
+async def read_hits(query: Query) -> FoundHits:
+    """Search for a text."""
+    return answer_hits(await search.find_hits(query, query[TEXT]), query.settings.url)
+
+
+def answer_hits(hits: list[Hit], url: str) -> FoundHits:
+    """Return the hits as JSON."""
+    return FoundHits(
+        hits=[
+            FoundHit(
+                kind=hit.kind,
+                name=hit.title,
+                url=f"{url}{hit.path}",
+                repo=hit.repo,
+                detail=hit.detail,
+                exact=hit.exact,
+            )
+            for hit in hits
+        ]
+    )
+
+
+PAGE = Endpoint(web.get("/search", show_search))
+VIEW = View(
+    read=read_hits,
+    parameters=(TEXT,),
+    json=Json(
+        path="/api/search",
+        answer=lambda hits: hits,
+        content=FoundHits,
+        name="search",
+        summary="What a text may name",
+        topic=RESULTS,
+        description=(
+            "Pull requests, commits, branches, backends, runs, jobs, tests and failures, "
+            "by number, SHA, name, title, author or address on GitHub."
+        ),
+    ),
+)
 
 
 def _upstreams(query: Query, words: SearchWords) -> list[Hit]:
@@ -152,83 +230,3 @@ def _pull(pull: PullRow, repo: str, words: SearchWords) -> Hit:
         detail=", ".join(part for part in (state, by, pull["head_ref"] or "") if part),
         exact=bool(words.number) or len(words.sha) >= len(pull["head_sha"] or "") > 0,
     )
-
-
-TEXT = declare.text("q", "number, SHA, name, title or words", most=search.LONGEST_SEARCH)
-
-
-class FoundHit(Struct, frozen=True, kw_only=True):
-    """Something that the text names."""
-
-    kind: str
-    name: str
-    url: Annotated[str, Meta(description="of its page")]
-    repo: str
-    detail: str
-    exact: Annotated[bool, Meta(description="the text is its number, SHA or name")]
-
-
-class FoundHits(Answer, frozen=True, kw_only=True):
-    """What a text may name, a few of each kind"""
-
-    hits: list[FoundHit]
-
-
-@page
-async def show_search(request: web.Request) -> web.Response:
-    """Show what a text may name; redirect to what has exactly this number or SHA."""
-    async with open_query(request, (TEXT,), form="page") as query:
-        text = query[TEXT]
-        hits = await search.find_hits(query, text)
-    only = search.only_exact(hits)
-    if only and only.kind in search.DIRECT:
-        return web.Response(status=302, headers={"Location": only.path})
-    return render(
-        request,
-        "search.html",
-        text=search.searched_text(text),
-        hits=[hit for hit in hits if hit.kind not in search.FURTHER],
-        pages=[hit for hit in hits if hit.kind in search.FURTHER],
-        json_url=f"/api/search?{addresses.query({'q': text})}" if text else "",
-    )
-
-
-async def read_hits(query: Query) -> FoundHits:
-    """Search for a text."""
-    return answer_hits(await search.find_hits(query, query[TEXT]), query.settings.url)
-
-
-def answer_hits(hits: list[Hit], url: str) -> FoundHits:
-    """Return the hits as JSON."""
-    return FoundHits(
-        hits=[
-            FoundHit(
-                kind=hit.kind,
-                name=hit.title,
-                url=f"{url}{hit.path}",
-                repo=hit.repo,
-                detail=hit.detail,
-                exact=hit.exact,
-            )
-            for hit in hits
-        ]
-    )
-
-
-PAGE = Endpoint(web.get("/search", show_search))
-VIEW = View(
-    read=read_hits,
-    parameters=(TEXT,),
-    json=Json(
-        path="/api/search",
-        answer=lambda hits: hits,
-        content=FoundHits,
-        name="search",
-        summary="What a text may name",
-        topic=RESULTS,
-        description=(
-            "Pull requests, commits, branches, backends, runs, jobs, tests and failures, "
-            "by number, SHA, name, title, author or address on GitHub."
-        ),
-    ),
-)

@@ -141,11 +141,6 @@ def _link(backend: BackendParity) -> dict[str, object] | None:
     return {"repo": backend.repo, "sha": both.sha, "device": both.device} if both else None
 
 
-def _ordered(compared: ParityComparison) -> list[tuple[str, Parity]]:
-    """Return the files, those with the most tests not passed first."""
-    return sorted(compared.files.items(), key=lambda item: (item[1].passed - item[1].tests, item[0]))
-
-
 BACKEND_VIEW = View(
     read=read_backend_tests,
     parameters=(BACKEND, SHA, DEVICE),
@@ -163,3 +158,8 @@ BACKEND_VIEW = View(
         link=_link,
     ),
 )
+
+
+def _ordered(compared: ParityComparison) -> list[tuple[str, Parity]]:
+    """Return the files, those with the most tests not passed first."""
+    return sorted(compared.files.items(), key=lambda item: (item[1].passed - item[1].tests, item[0]))

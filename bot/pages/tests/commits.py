@@ -39,6 +39,25 @@ BATCH = 50  # blocks that are held at a time
 SHOWN = 200  # tests of one table of a page
 CACHED = "With an `ETag`: who sends it as `If-None-Match` gets 304 while nothing has changed."
 TestDigest = Annotated[str, Meta(description="of the test, as in its page's address")]
+CHANGED = 50  # tests of one kind on a page
+TITLES = {
+    Change.NEWLY_FAILING: "Newly failing",
+    Change.STILL_FAILING: "Still failing",
+    Change.FIXED: "Fixed",
+    Change.NEW: "New tests",
+    Change.GONE: "Gone",
+    Change.NEWLY_SKIPPED: "Newly skipped",
+}
+UNKNOWN_COMMIT = DeclaredRefusal(404, "unknown_commit", "no test of that commit is known")
+WholeSha = Annotated[str, matching(addresses.SHA)]
+COMMIT_SHA = parameters.commit("a commit, or its beginning")
+ROWS = 500  # failures in one answer, unless ?limit= says otherwise
+NO_RUN = DeclaredRefusal(404, "not_found", "not the name of a repository, or no run of that id may be shown")
+ID = parameters.identifier("id", "GitHub's id of the run")
+ATTEMPT = parameters.optional_whole("attempt", 1_000_000, "one attempt only")
+VERDICT = parameters.choice("verdict", ["", *Verdict], "only failures that are held to be this", only="json")
+LIMIT = parameters.limit(ROWS, most=result_rows.MOST_FAILURES)
+BEFORE = Parameter("before", addresses.before_id, None, (openapi.before(openapi.Number),), only="json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +67,108 @@ class Unreadable:
     job: TestJobRow
     member: str
     reason: str
+
+
+class ChangedTest(
+    RowAnswer,
+    row=NamedTestRow,
+    only=("change", "family", "test", "file", "suite", "name"),
+    frozen=True,
+    kw_only=True,
+):
+    """A test that differs from the base."""
+
+    change: Annotated[str, one_of(Change)]
+    family: Annotated[str, Meta(description="the jobs it ran in: workflow and name without shard and runner")]
+    test: TestDigest
+
+
+class ComparedTests(Answer, frozen=True, kw_only=True):
+    """What changed between two commits, test by test, where the same jobs ran on both"""
+
+    base: str
+    head: str
+    families: Annotated[int, Meta(description="of jobs that ran on both")]
+    only_base: Annotated[list[str], Meta(description="families that ran on the base only; not compared")]
+    only_head: list[str]
+    counts: Annotated[dict[str, int], Meta(description="tests by change; all of them")]
+    tests: Annotated[list[ChangedTest], Meta(description="at most 1,000 of each change")]
+
+
+class ComparedWith(NamedTuple):
+    """What a page says in comparison with other commits."""
+
+    compared: ComparedHeads | None  # with the one that ?base= names
+    earlier: str | None  # the newest trusted commit on which the same jobs ran before
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestsOfCommit:
+    """The tests of a commit."""
+
+    repo: str
+    sha: str
+    tested: Tested
+    backends: dict[str, Tested]
+    across: list[SameTest]
+    compared: ComparedHeads | None
+    earlier: str | None
+
+
+class TestCounts(RowAnswer, row=JobCounts, frozen=True, kw_only=True):
+    """Cases by how they ended; a flaky one is counted by its outcome, too."""
+
+
+class RunTestFailure(
+    RowAnswer,
+    row=FailureRow,
+    only=(
+        "job_id", "run_attempt", "test", "file", "suite", "name", "outcome", "attempts", "failed_attempts", "verdict",
+        "message", "source_file", "line",
+    ),
+    frozen=True,
+    kw_only=True,
+):  # fmt: skip
+    """A case that failed in a job, or was flaky there."""
+
+    job_id: Annotated[int | None, Meta(description="GitHub's; null: the reports are of no job it knows")]
+    run_attempt: int
+    test: TestDigest
+    file: str
+    suite: str
+    name: str
+    outcome: Annotated[str, one_of(["failed", "error", "flaky", "crashed", "timed_out"])]
+    verdict: Annotated[str | None, Meta(description="null: not judged yet")]
+    source_file: Annotated[str | None, Meta(description="where it failed, as its report names the file")]
+
+
+class UnreadableReport(Struct, frozen=True, kw_only=True):
+    """A report that was left out."""
+
+    member: str
+    reason: str
+
+
+class RunTests(Answer, frozen=True, kw_only=True):
+    """The tests of a run"""
+
+    counts: TestCounts
+    failures: list[RunTestFailure]
+    unreadable: list[UnreadableReport]
+    next: Annotated[str | None, Meta(description="the `before` of the following page")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestsOfRun:
+    """The tests of a run, of all attempts or of one."""
+
+    run: WorkflowRunRow
+    tested: Tested
+    verdict: str
+    limit: int
+    skipped: int
+    compared: ComparedHeads | None
+    earlier: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,25 +272,6 @@ async def compare_jobs(
     return result, await result_rows.tests_by_id(tx, named)
 
 
-def _decoded(jobs: Iterable[TestJobRow], blocks: dict[int, bytes]) -> Iterator[tuple[str, Block]]:
-    for job in jobs:
-        if content := blocks.get(job["generation"]):
-            yield job["family"], block.decode(content)
-
-
-CHANGED = 50  # tests of one kind on a page
-TITLES = {
-    Change.NEWLY_FAILING: "Newly failing",
-    Change.STILL_FAILING: "Still failing",
-    Change.FIXED: "Fixed",
-    Change.NEW: "New tests",
-    Change.GONE: "Gone",
-    Change.NEWLY_SKIPPED: "Newly skipped",
-}
-UNKNOWN_COMMIT = DeclaredRefusal(404, "unknown_commit", "no test of that commit is known")
-WholeSha = Annotated[str, matching(addresses.SHA)]
-
-
 def _needed_commit(name: str) -> Parameter[str]:
     schema = openapi.needed(name, WholeSha, "a commit, or its beginning")
     return Parameter(name, lambda request: addresses.commit(addresses.needed(request, name)), "", (schema,))
@@ -182,32 +284,6 @@ def _optional_base(request: web.Request) -> str:
 
 BASE = Parameter("base", _optional_base, "", only="page")
 NEEDED_BASE, NEEDED_HEAD = _needed_commit("base"), _needed_commit("head")
-
-
-class ChangedTest(
-    RowAnswer,
-    row=NamedTestRow,
-    only=("change", "family", "test", "file", "suite", "name"),
-    frozen=True,
-    kw_only=True,
-):
-    """A test that differs from the base."""
-
-    change: Annotated[str, one_of(Change)]
-    family: Annotated[str, Meta(description="the jobs it ran in: workflow and name without shard and runner")]
-    test: TestDigest
-
-
-class ComparedTests(Answer, frozen=True, kw_only=True):
-    """What changed between two commits, test by test, where the same jobs ran on both"""
-
-    base: str
-    head: str
-    families: Annotated[int, Meta(description="of jobs that ran on both")]
-    only_base: Annotated[list[str], Meta(description="families that ran on the base only; not compared")]
-    only_head: list[str]
-    counts: Annotated[dict[str, int], Meta(description="tests by change; all of them")]
-    tests: Annotated[list[ChangedTest], Meta(description="at most 1,000 of each change")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,13 +316,6 @@ class ComparedHeads:
         ]
 
 
-class ComparedWith(NamedTuple):
-    """What a page says in comparison with other commits."""
-
-    compared: ComparedHeads | None  # with the one that ?base= names
-    earlier: str | None  # the newest trusted commit on which the same jobs ran before
-
-
 async def read_compared_with(query: Query, owners: set[int], jobs: list[TestJobRow]) -> ComparedWith:
     """Read what changed since the commit in ?base= and since the previous commit."""
     if not query.for_page:
@@ -259,13 +328,6 @@ async def read_compared_with(query: Query, owners: set[int], jobs: list[TestJobR
         compared = ComparedHeads(base=base, result=result, tests=tests)
     earlier = await result_rows.trusted_before(query.tx, owners, jobs[0]) if jobs else None
     return ComparedWith(compared, earlier)
-
-
-async def _whole_sha(tx: Transaction, owners: set[int], sha: str) -> str:
-    whole = await result_rows.full_sha(tx, owners, sha)
-    if whole is None:
-        raise UNKNOWN_COMMIT.because(f"no test of commit {sha[:12]} is known here")
-    return whole
 
 
 async def read_comparison(query: Query) -> ComparedHeads:
@@ -322,22 +384,6 @@ COMPARE_VIEW = View(
 )
 
 
-COMMIT_SHA = parameters.commit("a commit, or its beginning")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestsOfCommit:
-    """The tests of a commit."""
-
-    repo: str
-    sha: str
-    tested: Tested
-    backends: dict[str, Tested]
-    across: list[SameTest]
-    compared: ComparedHeads | None
-    earlier: str | None
-
-
 async def read_commit_tests(query: Query) -> TestsOfCommit:
     """Read the tests of a commit, upstream's own and those of backends."""
     tx, repo = query.tx, query[REPO]
@@ -358,14 +404,6 @@ async def read_commit_tests(query: Query) -> TestsOfCommit:
         compared=beside.compared,
         earlier=beside.earlier,
     )
-
-
-async def _across(tx: Transaction, repo: str, owners: set[int], sha: str) -> list[SameTest]:
-    """Return the tests that fail on backends, each once, with where else they fail or pass."""
-    listed = await allowlists.read_in_force(tx)
-    labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
-    head = await failing.read_head(tx, repo, owners, sha, labels)
-    return [test for test in await failing.failing_tests(tx, head, repo=repo) if test.on_backends]
 
 
 def commit_page(commit: TestsOfCommit) -> dict[str, Any]:
@@ -392,71 +430,6 @@ COMMIT_VIEW = View(
     parameters=(REPO, COMMIT_SHA, BASE),
     page=Page(path=f"{REPOSITORY}/commit/{{sha}}/tests", template="head_tests.html", values=commit_page),
 )
-
-
-ROWS = 500  # failures in one answer, unless ?limit= says otherwise
-NO_RUN = DeclaredRefusal(404, "not_found", "not the name of a repository, or no run of that id may be shown")
-ID = parameters.identifier("id", "GitHub's id of the run")
-ATTEMPT = parameters.optional_whole("attempt", 1_000_000, "one attempt only")
-VERDICT = parameters.choice("verdict", ["", *Verdict], "only failures that are held to be this", only="json")
-LIMIT = parameters.limit(ROWS, most=result_rows.MOST_FAILURES)
-BEFORE = Parameter("before", addresses.before_id, None, (openapi.before(openapi.Number),), only="json")
-
-
-class TestCounts(RowAnswer, row=JobCounts, frozen=True, kw_only=True):
-    """Cases by how they ended; a flaky one is counted by its outcome, too."""
-
-
-class RunTestFailure(
-    RowAnswer,
-    row=FailureRow,
-    only=(
-        "job_id", "run_attempt", "test", "file", "suite", "name", "outcome", "attempts", "failed_attempts", "verdict",
-        "message", "source_file", "line",
-    ),
-    frozen=True,
-    kw_only=True,
-):  # fmt: skip
-    """A case that failed in a job, or was flaky there."""
-
-    job_id: Annotated[int | None, Meta(description="GitHub's; null: the reports are of no job it knows")]
-    run_attempt: int
-    test: TestDigest
-    file: str
-    suite: str
-    name: str
-    outcome: Annotated[str, one_of(["failed", "error", "flaky", "crashed", "timed_out"])]
-    verdict: Annotated[str | None, Meta(description="null: not judged yet")]
-    source_file: Annotated[str | None, Meta(description="where it failed, as its report names the file")]
-
-
-class UnreadableReport(Struct, frozen=True, kw_only=True):
-    """A report that was left out."""
-
-    member: str
-    reason: str
-
-
-class RunTests(Answer, frozen=True, kw_only=True):
-    """The tests of a run"""
-
-    counts: TestCounts
-    failures: list[RunTestFailure]
-    unreadable: list[UnreadableReport]
-    next: Annotated[str | None, Meta(description="the `before` of the following page")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestsOfRun:
-    """The tests of a run, of all attempts or of one."""
-
-    run: WorkflowRunRow
-    tested: Tested
-    verdict: str
-    limit: int
-    skipped: int
-    compared: ComparedHeads | None
-    earlier: str | None
 
 
 async def read_run_tests(query: Query) -> TestsOfRun:
@@ -515,18 +488,6 @@ def run_json(of_run: TestsOfRun) -> RunTests:
     )
 
 
-def _failure(failed: FailedCase) -> RunTestFailure:
-    case, job = failed.case, failed.job
-    return fill_struct(
-        RunTestFailure,
-        case,
-        job_id=job["job_id"] if job["job_id"] > 0 else None,
-        run_attempt=job["run_attempt"],
-        test=texts.shown_digest(case["digest"]),
-        outcome=failing.describe_outcome(case["outcome"], flaky=case["flaky"]),
-    )
-
-
 RUN_VIEW = View(
     read=read_run_tests,
     parameters=(REPO, ID, ATTEMPT, VERDICT, LIMIT, BEFORE, BASE),
@@ -544,3 +505,36 @@ RUN_VIEW = View(
         link=lambda of_run: {"repo": of_run.run["repo"], "id": of_run.run["id"]},
     ),
 )
+
+
+def _decoded(jobs: Iterable[TestJobRow], blocks: dict[int, bytes]) -> Iterator[tuple[str, Block]]:
+    for job in jobs:
+        if content := blocks.get(job["generation"]):
+            yield job["family"], block.decode(content)
+
+
+async def _whole_sha(tx: Transaction, owners: set[int], sha: str) -> str:
+    whole = await result_rows.full_sha(tx, owners, sha)
+    if whole is None:
+        raise UNKNOWN_COMMIT.because(f"no test of commit {sha[:12]} is known here")
+    return whole
+
+
+async def _across(tx: Transaction, repo: str, owners: set[int], sha: str) -> list[SameTest]:
+    """Return the tests that fail on backends, each once, with where else they fail or pass."""
+    listed = await allowlists.read_in_force(tx)
+    labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
+    head = await failing.read_head(tx, repo, owners, sha, labels)
+    return [test for test in await failing.failing_tests(tx, head, repo=repo) if test.on_backends]
+
+
+def _failure(failed: FailedCase) -> RunTestFailure:
+    case, job = failed.case, failed.job
+    return fill_struct(
+        RunTestFailure,
+        case,
+        job_id=job["job_id"] if job["job_id"] > 0 else None,
+        run_attempt=job["run_attempt"],
+        test=texts.shown_digest(case["digest"]),
+        outcome=failing.describe_outcome(case["outcome"], flaky=case["flaky"]),
+    )

@@ -34,6 +34,24 @@ if TYPE_CHECKING:
 
 ENTRIES_SHOWN = 50  # of one issue; the JSON has all
 SHOWN = ("number", "title", "url", "author", "kind", "effect", "entries", "problems", "updated_at")
+MOST_PULL = 2**31 - 1
+KEY_BYTES = 200  # of an issue that a pull request closes
+ISSUE = "https://github.com/owner/repo/issues/123"
+# what lists.Tests and lists.Jobs are; generators of clients know no tuples
+OF_TESTS = dict[str, Annotated[list[str | list[str]], Meta(min_length=3, max_length=3)]]
+OF_JOBS = dict[str, Annotated[list[str], Meta(min_length=6, max_length=6)]]
+NO_LIST = DeclaredRefusal(404, "no_list", "no list is made of the issues of this repository")
+
+PULL = parameters.optional_whole(
+    "pr", MOST_PULL, "a pull request: without the issues that its description or commits close"
+)
+BACKEND = parameters.another_repository("backend", "for a backend, owner/repo: with what its own issues say")
+PARAMETERS = (REPO, PULL, BACKEND)
+JOBS = openapi.Content(
+    OF_JOBS,
+    "by job: author, number and address of the issue, workflow, platform, configuration",
+    {"pull / linux / test": ["octocat", "123", ISSUE, "pull", "linux", "test"]},
+)
 
 
 class DisabledEntry(Struct, frozen=True, kw_only=True):
@@ -66,6 +84,16 @@ class DisablingIssues:
     repo: str
     made_at: int | None  # None: no lists are made of them
     issues: list[DisablingRow]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Narrowed:
+    """A list without the issues that a pull request closes, and perhaps for one backend."""
+
+    repository: RepositoryRow
+    mark: ListMark
+    closed: Collection[pull_closes.Issue]
+    backend: str  # empty: for none
 
 
 async def read_issues(query: Query) -> DisablingIssues:
@@ -110,12 +138,6 @@ def disabled_json(disabling: DisablingIssues) -> Disabled:
     )
 
 
-def _issue_answer(issue: DisablingRow) -> DisablingIssue:
-    effect = "none" if not issue["listed"] else "unstable" if issue["unstable"] else "disabled"
-    entries = [DisabledEntry(name=name, platforms=platforms) for name, platforms in issue["entries"]]
-    return fill_struct(DisablingIssue, issue, effect=effect, entries=entries)
-
-
 ISSUES_VIEW = View(
     read=read_issues,
     parameters=(REPO,),
@@ -131,21 +153,6 @@ ISSUES_VIEW = View(
         link=lambda disabling: {"repo": disabling.repo},
     ),
 )
-
-
-MOST_PULL = 2**31 - 1
-KEY_BYTES = 200  # of an issue that a pull request closes
-ISSUE = "https://github.com/owner/repo/issues/123"
-# what lists.Tests and lists.Jobs are; generators of clients know no tuples
-OF_TESTS = dict[str, Annotated[list[str | list[str]], Meta(min_length=3, max_length=3)]]
-OF_JOBS = dict[str, Annotated[list[str], Meta(min_length=6, max_length=6)]]
-NO_LIST = DeclaredRefusal(404, "no_list", "no list is made of the issues of this repository")
-
-PULL = parameters.optional_whole(
-    "pr", MOST_PULL, "a pull request: without the issues that its description or commits close"
-)
-BACKEND = parameters.another_repository("backend", "for a backend, owner/repo: with what its own issues say")
-PARAMETERS = (REPO, PULL, BACKEND)
 
 
 def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -174,16 +181,6 @@ async def _read_list(query: Query, name: str) -> CachedPage:
             query, _Narrowed(repository=repository, mark=mark, closed=closed, backend=backend)
         )
     return await lists.page_for_request(tx, query.request, mark)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Narrowed:
-    """A list without the issues that a pull request closes, and perhaps for one backend."""
-
-    repository: RepositoryRow
-    mark: ListMark
-    closed: Collection[pull_closes.Issue]
-    backend: str  # empty: for none
 
 
 async def _narrow(query: Query, wanted: _Narrowed) -> CachedPage:
@@ -260,12 +257,6 @@ def _list(name: str, operation: str, summary: str, content: openapi.Content) -> 
     return Endpoint(web.get(path, _handler(name)), described)
 
 
-JOBS = openapi.Content(
-    OF_JOBS,
-    "by job: author, number and address of the issue, workflow, platform, configuration",
-    {"pull / linux / test": ["octocat", "123", ISSUE, "pull", "linux", "test"]},
-)
-
 LIST_ENDPOINTS = (
     _list(
         "disabled-tests-condensed",
@@ -280,3 +271,9 @@ LIST_ENDPOINTS = (
     _list("disabled-jobs", "disabledJobs", "Jobs that CI may skip", JOBS),
     _list("unstable-jobs", "unstableJobs", "Jobs that may fail", JOBS),
 )
+
+
+def _issue_answer(issue: DisablingRow) -> DisablingIssue:
+    effect = "none" if not issue["listed"] else "unstable" if issue["unstable"] else "disabled"
+    entries = [DisabledEntry(name=name, platforms=platforms) for name, platforms in issue["entries"]]
+    return fill_struct(DisablingIssue, issue, effect=effect, entries=entries)

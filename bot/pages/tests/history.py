@@ -28,6 +28,66 @@ JOBS_MOST = 120  # whose blocks are read for one test
 SUMMARIES_MOST = 400
 EXACT = 10  # seconds; longer times are written without fractions
 ANYWHERE = "unknown environment"
+ByDay = Mapping[int, Mapping[str, Counts]]  # day since 1970 -> group of environments -> sums
+COMPARED = 20  # passes on each side
+FACTOR = 1.5
+LEAST = 5_000  # milliseconds more
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentLine:
+    """The newest results of a test in one environment of upstream or of a backend, the newest first."""
+
+    repo: str  # whose jobs: a backend's, or upstream's own
+    backend: bool
+    env_group: str
+    results: tuple[JobOutcome, ...]
+
+    @property
+    def word(self) -> str:
+        """The results in one word: see `overall_status`."""
+        return overall_status(self.results)
+
+    @property
+    def slower(self) -> Slower | None:
+        """By how much the test became slower, by its passes in trusted runs."""
+        passes = (
+            result for result in self.results if result.job["trusted"] and result.outcome is Code.PASSED
+        )
+        return slower([result.case.time_ms for result in passes if result.case.time_ms is not None])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """The days of a test in one group of environments, the oldest first."""
+
+    env_group: str
+    days: tuple[Day, ...]
+
+    @property
+    def seen(self) -> str:
+        """The first and the last of these days on which the test ran there."""
+        ran = [day.date for day in self.days if day.counts.runs]
+        if not ran:
+            return "not seen"
+        return f"seen {ran[0]}" if len(ran) == 1 else f"first {ran[0]}, last {ran[-1]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameFailure:
+    """Failures with the same message."""
+
+    message: str
+    count: int
+    newest: FailureOfTest
+    oldest_at: int
+
+
+class Slower(NamedTuple):
+    """The median time before and now, in milliseconds."""
+
+    before_ms: int
+    now_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,29 +125,6 @@ class JobOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentLine:
-    """The newest results of a test in one environment of upstream or of a backend, the newest first."""
-
-    repo: str  # whose jobs: a backend's, or upstream's own
-    backend: bool
-    env_group: str
-    results: tuple[JobOutcome, ...]
-
-    @property
-    def word(self) -> str:
-        """The results in one word: see `overall_status`."""
-        return overall_status(self.results)
-
-    @property
-    def slower(self) -> Slower | None:
-        """By how much the test became slower, by its passes in trusted runs."""
-        passes = (
-            result for result in self.results if result.job["trusted"] and result.outcome is Code.PASSED
-        )
-        return slower([result.case.time_ms for result in passes if result.case.time_ms is not None])
-
-
-@dataclass(frozen=True, kw_only=True)
 class Day:
     """How a test did in the trusted runs of a day."""
 
@@ -120,32 +157,6 @@ class Day:
         return ", ".join(part for part in parts if part) if counts.runs else f"{self.date}: no run"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Strip:
-    """The days of a test in one group of environments, the oldest first."""
-
-    env_group: str
-    days: tuple[Day, ...]
-
-    @property
-    def seen(self) -> str:
-        """The first and the last of these days on which the test ran there."""
-        ran = [day.date for day in self.days if day.counts.runs]
-        if not ran:
-            return "not seen"
-        return f"seen {ran[0]}" if len(ran) == 1 else f"first {ran[0]}, last {ran[-1]}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SameFailure:
-    """Failures with the same message."""
-
-    message: str
-    count: int
-    newest: FailureOfTest
-    oldest_at: int
-
-
 def overall_status(results: Iterable[JobOutcome]) -> str:
     """Summarize several results in one word: success, skipped, flaky, or failure.
 
@@ -171,6 +182,68 @@ async def environment_lines(tx: Transaction, tests: Sequence[TestRow]) -> list[E
             whose = result.job["backend"] or result.job["upstream_repo"] or ""
             by_group.setdefault((whose.casefold(), result.env_group), []).append(result)
     return [_line(group, results) for (_, group), results in sorted(by_group.items())]
+
+
+def strips(by_day: ByDay, *, last: int, days: int) -> list[Strip]:
+    """Return the days up to `last` for every group of environments."""
+    groups = sorted({group for sums in by_day.values() for group in sums})
+    every = range(last - days + 1, last + 1)
+    return [
+        Strip(
+            env_group=group or ANYWHERE,
+            days=tuple(
+                Day(date=_date(day), counts=by_day.get(day, {}).get(group, Counts())) for day in every
+            ),
+        )
+        for group in groups
+    ]
+
+
+def time_chart(by_day: ByDay, *, last: int, days: int, repo: str) -> Chart:
+    """Chart the average time of a test by day, over all environments.
+
+    Its points lead to the commits of `repo`; to none where that is empty.
+    """
+    every = range(last - days + 1, last + 1)
+    values = [_average(by_day.get(day, {}).values()) for day in every]
+    labels = [_date(day) for day in every]
+    links = commits_of_days(repo, labels) if repo else ()
+    return chart("Average time", labels, [("time", values)], show=format_seconds, links=links)
+
+
+def format_seconds(value: float) -> str:
+    """Format a test's time, short times with two digits.
+
+    >>> format_seconds(0.25), format_seconds(61.5), format_seconds(119), format_seconds(7200)
+    ('0.25 s', '62 s', '119 s', '2 h')
+    """
+    return f"{value:.2g} s" if value < EXACT else text.duration(value)
+
+
+def same_failures(failures: Iterable[FailureOfTest]) -> list[SameFailure]:
+    """Group failures by message, the most frequent first; `failures` are newest first."""
+    by_signature: dict[str, list[FailureOfTest]] = {}
+    for failure in failures:
+        by_signature.setdefault(failure["signature"] or failure["message"], []).append(failure)
+    made = [
+        SameFailure(message=some[0]["message"], count=len(some), newest=some[0], oldest_at=some[-1]["at"])
+        for some in by_signature.values()
+    ]
+    return sorted(made, key=lambda same: (-same.count, -same.newest["at"]))
+
+
+def slower(times: Sequence[int]) -> Slower | None:
+    """Return by how much a test became slower; `times` are milliseconds of trusted passes, the newest first.
+
+    None where it did not, or where there are fewer than forty of them.
+    """
+    if len(times) < 2 * COMPARED:
+        return None
+    now = statistics.median(times[:COMPARED])
+    before = statistics.median(times[COMPARED : 2 * COMPARED])
+    if now < FACTOR * before or now - before < LEAST:
+        return None
+    return Slower(round(before), round(now))
 
 
 def _line(group: str, results: Sequence[JobOutcome]) -> EnvironmentLine:
@@ -208,88 +281,11 @@ def _result(job: TestJobRow, case: BlockCase, env: EnvRow | None, *, flaky: bool
     )
 
 
-ByDay = Mapping[int, Mapping[str, Counts]]  # day since 1970 -> group of environments -> sums
-
-
-def strips(by_day: ByDay, *, last: int, days: int) -> list[Strip]:
-    """Return the days up to `last` for every group of environments."""
-    groups = sorted({group for sums in by_day.values() for group in sums})
-    every = range(last - days + 1, last + 1)
-    return [
-        Strip(
-            env_group=group or ANYWHERE,
-            days=tuple(
-                Day(date=_date(day), counts=by_day.get(day, {}).get(group, Counts())) for day in every
-            ),
-        )
-        for group in groups
-    ]
-
-
-def time_chart(by_day: ByDay, *, last: int, days: int, repo: str) -> Chart:
-    """Chart the average time of a test by day, over all environments.
-
-    Its points lead to the commits of `repo`; to none where that is empty.
-    """
-    every = range(last - days + 1, last + 1)
-    values = [_average(by_day.get(day, {}).values()) for day in every]
-    labels = [_date(day) for day in every]
-    links = commits_of_days(repo, labels) if repo else ()
-    return chart("Average time", labels, [("time", values)], show=format_seconds, links=links)
-
-
 def _average(sums: Iterable[Counts]) -> float | None:
     counted = list(sums)
     runs = sum(counts.runs - counts.skips for counts in counted)
     return sum(counts.time_ms for counts in counted) / runs / 1000 if runs > 0 else None
 
 
-def format_seconds(value: float) -> str:
-    """Format a test's time, short times with two digits.
-
-    >>> format_seconds(0.25), format_seconds(61.5), format_seconds(119), format_seconds(7200)
-    ('0.25 s', '62 s', '119 s', '2 h')
-    """
-    return f"{value:.2g} s" if value < EXACT else text.duration(value)
-
-
 def _date(day: int) -> str:
     return iso_time(day * rows.DAY)[:10]
-
-
-def same_failures(failures: Iterable[FailureOfTest]) -> list[SameFailure]:
-    """Group failures by message, the most frequent first; `failures` are newest first."""
-    by_signature: dict[str, list[FailureOfTest]] = {}
-    for failure in failures:
-        by_signature.setdefault(failure["signature"] or failure["message"], []).append(failure)
-    made = [
-        SameFailure(message=some[0]["message"], count=len(some), newest=some[0], oldest_at=some[-1]["at"])
-        for some in by_signature.values()
-    ]
-    return sorted(made, key=lambda same: (-same.count, -same.newest["at"]))
-
-
-COMPARED = 20  # passes on each side
-FACTOR = 1.5
-LEAST = 5_000  # milliseconds more
-
-
-class Slower(NamedTuple):
-    """The median time before and now, in milliseconds."""
-
-    before_ms: int
-    now_ms: int
-
-
-def slower(times: Sequence[int]) -> Slower | None:
-    """Return by how much a test became slower; `times` are milliseconds of trusted passes, the newest first.
-
-    None where it did not, or where there are fewer than forty of them.
-    """
-    if len(times) < 2 * COMPARED:
-        return None
-    now = statistics.median(times[:COMPARED])
-    before = statistics.median(times[COMPARED : 2 * COMPARED])
-    if now < FACTOR * before or now - before < LEAST:
-        return None
-    return Slower(round(before), round(now))

@@ -35,6 +35,8 @@ LOSS_DAYS = parameters.days("the window of the runs", default=7)
 LIMIT = parameters.whole("limit", openapi.MOST_ROWS, "how many rows at most", default=100)
 BEFORE = Parameter("before", addresses.before_id, None, (openapi.before(openapi.Number),))
 NAMED = 3  # tests that are gone, in a sentence
+ROWS = 200
+FLAKY_DAYS = parameters.days(default=7)
 
 
 class LostTests(
@@ -103,6 +105,27 @@ class RunLosses:
     following: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Flaky:
+    """A flaky test, and what it cost."""
+
+    test: LinkedTest
+    cost: FlakyTest
+    states: list[StateRow]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlakyTests:
+    """The flaky tests of a repository."""
+
+    repo: str
+    days: int
+    flaky: list[Flaky]
+    more: bool
+    blocked: int
+    lost_seconds: float
+
+
 async def read_lost_tests(query: Query) -> RunLosses:
     """Read the losses of a repository's runs."""
     days, limit, skipped = query[LOSS_DAYS], query[LIMIT], query[BEFORE] or 0
@@ -141,10 +164,6 @@ async def with_gone_tests(tx: Transaction, rows: Sequence[ListedLoss]) -> list[L
     ]
 
 
-def _named(rows: Iterable[TestRow]) -> list[LinkedTest]:
-    return sorted((LinkedTest(row=row) for row in rows), key=lambda test: (test.file, test.suite, test.name))
-
-
 def describe_loss(row: ListedLoss) -> str:
     """Describe a loss in a sentence."""
     if row["kind"] == LossKind.GONE:
@@ -172,31 +191,6 @@ LOST_VIEW = View(
         link=lambda run_losses: {"repo": run_losses.repo, "days": run_losses.days},
     ),
 )
-
-
-ROWS = 200
-FLAKY_DAYS = parameters.days(default=7)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flaky:
-    """A flaky test, and what it cost."""
-
-    test: LinkedTest
-    cost: FlakyTest
-    states: list[StateRow]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FlakyTests:
-    """The flaky tests of a repository."""
-
-    repo: str
-    days: int
-    flaky: list[Flaky]
-    more: bool
-    blocked: int
-    lost_seconds: float
 
 
 async def read_flaky_tests(query: Query) -> FlakyTests:
@@ -244,3 +238,7 @@ FLAKY_VIEW = View(
     parameters=(REPO, FLAKY_DAYS),
     page=Page(path=f"{REPOSITORY}/flaky", template="flaky.html", values=flaky_page),
 )
+
+
+def _named(rows: Iterable[TestRow]) -> list[LinkedTest]:
+    return sorted((LinkedTest(row=row) for row in rows), key=lambda test: (test.file, test.suite, test.name))

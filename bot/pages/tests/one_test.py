@@ -184,31 +184,6 @@ async def read_test(query: Query) -> KnownTest:
     )
 
 
-async def _same_tests(query: Query, row: TestRow, owners: set[int]) -> list[TestRow]:
-    """Return a test, and the same test on other devices as far as it may be shown."""
-    same = await result_rows.same_tests(query.tx, [row["canonical"]], limit=MOST_SAME)
-    shown = {test["repository_id"] for test in same if test["repository_id"] not in owners}
-    if not access.reads_private(query.request):
-        shown = await result_rows.public_repositories(query.tx, shown)
-    return [
-        row,
-        *(test for test in same if test["id"] != row["id"] and test["repository_id"] in shown | owners),
-    ]
-
-
-async def _log_lines(query: Query, failures: Sequence[FailureOfTest]) -> dict[tuple[int, int, str], JobLine]:
-    """Return the log lines that explain the failed jobs of a test, as far as they may be read."""
-    runs = {
-        (str(failure["run_id"]), failure["run_attempt"])
-        for failure in failures[:LOGS]
-        if failure["job_id"] > 0
-    }
-    repo = query[REPO].casefold()
-    subject = BackendsSubject(runs={repo: frozenset(runs)} if runs else {}, url="")
-    lines = await failure_lines.backend_lines(query.tx, subject) if runs else {}
-    return {(int(line.run_id), line.run_attempt, line.job): line for line in lines.get(repo, ()) if line.url}
-
-
 def test_page(test: KnownTest) -> dict[str, Any]:
     """Return the values of the page."""
     return {
@@ -238,6 +213,52 @@ def test_json(test: KnownTest) -> TestAnswer:
         lines=[_line(line) for line in test.lines],
         failures=[_failure(failure, test) for failure in test.failures],
     )
+
+
+TEST_VIEW = View(
+    read=read_test,
+    parameters=(REPO, DIGEST, DAYS),
+    page=Page(path=f"{REPOSITORY}/test/{IN_PATH}", template="test.html", values=test_page),
+    json=Json(
+        path=f"/api/ci/tests/{{owner}}/{{repo}}/{IN_PATH}",
+        answer=test_json,
+        content=TestAnswer,
+        name="test",
+        summary="One test, everywhere it runs",
+        topic=openapi.CI,
+        description=CACHED,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_TEST),
+        etag=True,
+        link=lambda test: {
+            "repo": test.repo, "digest": texts.shown_digest(test.row["digest"]), "days": test.days,
+        },
+    ),
+)  # fmt: skip
+
+
+async def _same_tests(query: Query, row: TestRow, owners: set[int]) -> list[TestRow]:
+    """Return a test, and the same test on other devices as far as it may be shown."""
+    same = await result_rows.same_tests(query.tx, [row["canonical"]], limit=MOST_SAME)
+    shown = {test["repository_id"] for test in same if test["repository_id"] not in owners}
+    if not access.reads_private(query.request):
+        shown = await result_rows.public_repositories(query.tx, shown)
+    return [
+        row,
+        *(test for test in same if test["id"] != row["id"] and test["repository_id"] in shown | owners),
+    ]
+
+
+async def _log_lines(query: Query, failures: Sequence[FailureOfTest]) -> dict[tuple[int, int, str], JobLine]:
+    """Return the log lines that explain the failed jobs of a test, as far as they may be read."""
+    runs = {
+        (str(failure["run_id"]), failure["run_attempt"])
+        for failure in failures[:LOGS]
+        if failure["job_id"] > 0
+    }
+    repo = query[REPO].casefold()
+    subject = BackendsSubject(runs={repo: frozenset(runs)} if runs else {}, url="")
+    lines = await failure_lines.backend_lines(query.tx, subject) if runs else {}
+    return {(int(line.run_id), line.run_attempt, line.job): line for line in lines.get(repo, ()) if line.url}
 
 
 def _line(line: EnvironmentLine) -> TestLine:
@@ -279,24 +300,3 @@ def _failure(failure: FailureOfTest, test: KnownTest) -> TestFailure:
 def _github(number: int) -> int | None:
     """Return GitHub's id, or None: our own ids, for what GitHub does not know, are negative."""
     return number if number > 0 else None
-
-
-TEST_VIEW = View(
-    read=read_test,
-    parameters=(REPO, DIGEST, DAYS),
-    page=Page(path=f"{REPOSITORY}/test/{IN_PATH}", template="test.html", values=test_page),
-    json=Json(
-        path=f"/api/ci/tests/{{owner}}/{{repo}}/{IN_PATH}",
-        answer=test_json,
-        content=TestAnswer,
-        name="test",
-        summary="One test, everywhere it runs",
-        topic=openapi.CI,
-        description=CACHED,
-        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_TEST),
-        etag=True,
-        link=lambda test: {
-            "repo": test.repo, "digest": texts.shown_digest(test.row["digest"]), "days": test.days,
-        },
-    ),
-)  # fmt: skip

@@ -33,6 +33,38 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
 
 SUMS_MOST = 200  # that are read for one list: each has the sums of 4,096 tests on one day
+SORTS = ("failures", "flaky", "recent", "slow", "name")
+STATES = ("flaky", "broken", "quarantined", "healthy", result_rows.GONE)
+LONGEST = 1_000  # characters of a file or suite
+SLOWEST = 1_000  # tests that are looked at
+ENVIRONMENTS = 100
+WINDOW = 7  # days
+NO_BACKEND = DeclaredRefusal(404, "unknown_backend", "nothing of that backend may be shown")
+WORDS = Parameter(
+    "q",
+    addresses.words,
+    "",
+    (openapi.in_query("q", openapi.Text, "only tests with these words in name, suite or file"),),
+)
+FILE = parameters.text("file", "only tests of this file", most=LONGEST)
+SUITE = parameters.text("suite", "only tests of this suite", most=LONGEST)
+STATE = parameters.choice("state", ("", *STATES), "only tests in this state anywhere")
+ENV = parameters.text("env", "only failures in this group of environments", most=LONGEST)
+BACKEND = parameters.another_repository("backend", "the tests of a backend, owner/repo, instead")
+DAYS = parameters.days("the window of failures", default=WINDOW)
+SORT = parameters.choice(
+    "sort",
+    SORTS,
+    "the most or newest failures first, the slowest, or all by age; `name` and `slow` count no failures",
+)
+LIMIT = parameters.whole("limit", openapi.MOST_ROWS, "how many rows at most", default=100)
+BEFORE = Parameter("before", lambda request: addresses.given(request, "before"), "", (openapi.before(),))
+PARAMETERS = (REPO, WORDS, FILE, SUITE, STATE, ENV, BACKEND, DAYS, SORT, LIMIT, BEFORE)
+SUMMARIES = 1_000  # newest sums that are looked at for the last one of every suite
+PATH = parameters.in_path(
+    "path", openapi.Text, "a file of tests", parse=lambda text: text[:LONGEST], default="", only="page"
+)
+CLASSES = 500  # suites of which a file's page tells the last result
 
 
 class RunCounts(NamedTuple):
@@ -62,51 +94,6 @@ class Counted(NamedTuple):
     def of(self, test_id: int) -> RunCounts:
         """Return the counts of a test."""
         return self.by_test.get(test_id, RunCounts())
-
-
-async def count_runs(tx: Transaction, choice: TestFilter, test_ids: Collection[int], *, days: int) -> Counted:
-    """Count the runs of tests in the chosen environments, over fewer days if the tests are spread far apart."""
-    pages = len({page_of_test(test_id) for test_id in test_ids})
-    counted = max(min(days, SUMS_MOST // max(pages, 1)), 1)
-    last = tx.now // DAY
-    totals: dict[int, Counts] = {}
-    for repository_id in sorted(choice.repository_ids):
-        by_test = await days_of_tests(tx, repository_id, test_ids, since=last - counted + 1, until=last)
-        for test_id, by_day in by_test.items():
-            for by_group in by_day.values():
-                for group, counts in by_group.items():
-                    if choice.env_group in ("", group):
-                        totals[test_id] = totals.get(test_id, Counts()).plus(counts)
-    return Counted(counted, {test_id: RunCounts(counts) for test_id, counts in totals.items()})
-
-
-SORTS = ("failures", "flaky", "recent", "slow", "name")
-STATES = ("flaky", "broken", "quarantined", "healthy", result_rows.GONE)
-LONGEST = 1_000  # characters of a file or suite
-SLOWEST = 1_000  # tests that are looked at
-ENVIRONMENTS = 100
-WINDOW = 7  # days
-NO_BACKEND = DeclaredRefusal(404, "unknown_backend", "nothing of that backend may be shown")
-WORDS = Parameter(
-    "q",
-    addresses.words,
-    "",
-    (openapi.in_query("q", openapi.Text, "only tests with these words in name, suite or file"),),
-)
-FILE = parameters.text("file", "only tests of this file", most=LONGEST)
-SUITE = parameters.text("suite", "only tests of this suite", most=LONGEST)
-STATE = parameters.choice("state", ("", *STATES), "only tests in this state anywhere")
-ENV = parameters.text("env", "only failures in this group of environments", most=LONGEST)
-BACKEND = parameters.another_repository("backend", "the tests of a backend, owner/repo, instead")
-DAYS = parameters.days("the window of failures", default=WINDOW)
-SORT = parameters.choice(
-    "sort",
-    SORTS,
-    "the most or newest failures first, the slowest, or all by age; `name` and `slow` count no failures",
-)
-LIMIT = parameters.whole("limit", openapi.MOST_ROWS, "how many rows at most", default=100)
-BEFORE = Parameter("before", lambda request: addresses.given(request, "before"), "", (openapi.before(),))
-PARAMETERS = (REPO, WORDS, FILE, SUITE, STATE, ENV, BACKEND, DAYS, SORT, LIMIT, BEFORE)
 
 
 class Listed(Struct, frozen=True, kw_only=True):
@@ -152,6 +139,41 @@ class ListedRow:
     time_ms: int | None
     ran: RunCounts
     states: list[StateRow] = field(default_factory=list)  # but for the healthy ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSuite:
+    """A suite, and its counts in the newest trusted job or backend's run."""
+
+    row: SuiteCount
+    summary: SummaryRow | None
+    job: TestJobRow | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileTests:
+    """The tests of a file."""
+
+    repo: str
+    path: str
+    suites: list[FileSuite]
+    listed: Listing
+
+
+async def count_runs(tx: Transaction, choice: TestFilter, test_ids: Collection[int], *, days: int) -> Counted:
+    """Count the runs of tests in the chosen environments, over fewer days if the tests are spread far apart."""
+    pages = len({page_of_test(test_id) for test_id in test_ids})
+    counted = max(min(days, SUMS_MOST // max(pages, 1)), 1)
+    last = tx.now // DAY
+    totals: dict[int, Counts] = {}
+    for repository_id in sorted(choice.repository_ids):
+        by_test = await days_of_tests(tx, repository_id, test_ids, since=last - counted + 1, until=last)
+        for test_id, by_day in by_test.items():
+            for by_group in by_day.values():
+                for group, counts in by_group.items():
+                    if choice.env_group in ("", group):
+                        totals[test_id] = totals.get(test_id, Counts()).plus(counts)
+    return Counted(counted, {test_id: RunCounts(counts) for test_id, counts in totals.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,52 +259,6 @@ async def read_list(query: Query, *, file: str = "") -> Listing:
     )
 
 
-async def _sorted(
-    query: Query, choice: TestFilter, sort: str
-) -> tuple[list[ListedTest], dict[int, int], str | None]:
-    """Return tests in order, the times of slow ones, and the `before` of the next page."""
-    tx, limit = query.tx, query[LIMIT]
-    if sort == "slow":
-        return await _slow(query, choice, limit)
-    if sort == "name":
-        after = addresses.before_id(query.request) or 0
-        tests = await result_rows.tests_by_age(tx, choice, after=after, limit=limit + 1)
-        return tests[:limit], {}, str(tests[limit - 1]["id"]) if len(tests) > limit else None
-    position = addresses.before(query.request, [False, False])
-    before = (int(position[0]), int(position[1])) if position else None
-    tests = await result_rows.failing_tests(tx, choice, order=sort, before=before, limit=limit + 1)
-    if len(tests) <= limit:
-        return tests, {}, None
-    last = tests[limit - 1]
-    value = {"failures": last["failures"], "flaky": last["flaky"], "recent": last["failed_at"]}[sort]
-    return tests[:limit], {}, addresses.following([value, last["id"]])
-
-
-async def _slow(
-    query: Query, choice: TestFilter, limit: int
-) -> tuple[list[ListedTest], dict[int, int], str | None]:
-    skipped = addresses.before_id(query.request) or 0
-    slow = await result_rows.slowest_tests(query.tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
-    chosen_tests = await result_rows.filtered_tests(query.tx, choice, [test.test_id for test in slow])
-    known = {row["id"]: row for row in chosen_tests}
-    chosen = [test for test in slow if test.test_id in known]
-    shown = chosen[skipped : skipped + limit]
-    times = {test.test_id: test.time_ms for test in shown}
-    more = len(chosen) > skipped + limit
-    return [known[test.test_id] for test in shown], times, str(skipped + limit) if more else None
-
-
-async def _owners(query: Query) -> set[int]:
-    """Return the repositories whose tests are listed: those in the path, or in ?backend=."""
-    owners, backend = await visible_repositories(query), query[BACKEND]
-    if not backend:
-        return owners
-    theirs = await job_reads.visible_ids_of(query, backend) if FULL_NAME.fullmatch(backend) else set()
-    if not theirs:
-        raise NO_BACKEND.because(f"nothing of {backend[:200]} may be shown here")
-    return theirs
-
-
 def list_page(listing: Listing) -> dict[str, Any]:
     """Return the values of the page."""
     return {
@@ -340,32 +316,6 @@ LIST_VIEW = View(
 )
 
 
-SUMMARIES = 1_000  # newest sums that are looked at for the last one of every suite
-PATH = parameters.in_path(
-    "path", openapi.Text, "a file of tests", parse=lambda text: text[:LONGEST], default="", only="page"
-)
-CLASSES = 500  # suites of which a file's page tells the last result
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileSuite:
-    """A suite, and its counts in the newest trusted job or backend's run."""
-
-    row: SuiteCount
-    summary: SummaryRow | None
-    job: TestJobRow | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileTests:
-    """The tests of a file."""
-
-    repo: str
-    path: str
-    suites: list[FileSuite]
-    listed: Listing
-
-
 async def read_test_file(query: Query) -> FileTests:
     """Read the tests of a file."""
     repo, path = query[REPO], query[PATH]
@@ -388,6 +338,59 @@ def file_page(file_tests: FileTests) -> dict[str, Any]:
     }
 
 
+FILE_VIEW = View(
+    read=read_test_file,
+    parameters=(*PARAMETERS, PATH),
+    page=Page(path=f"{REPOSITORY}/tests/file/{{path:.+}}", template="test_file.html", values=file_page),
+)
+
+
+async def _sorted(
+    query: Query, choice: TestFilter, sort: str
+) -> tuple[list[ListedTest], dict[int, int], str | None]:
+    """Return tests in order, the times of slow ones, and the `before` of the next page."""
+    tx, limit = query.tx, query[LIMIT]
+    if sort == "slow":
+        return await _slow(query, choice, limit)
+    if sort == "name":
+        after = addresses.before_id(query.request) or 0
+        tests = await result_rows.tests_by_age(tx, choice, after=after, limit=limit + 1)
+        return tests[:limit], {}, str(tests[limit - 1]["id"]) if len(tests) > limit else None
+    position = addresses.before(query.request, [False, False])
+    before = (int(position[0]), int(position[1])) if position else None
+    tests = await result_rows.failing_tests(tx, choice, order=sort, before=before, limit=limit + 1)
+    if len(tests) <= limit:
+        return tests, {}, None
+    last = tests[limit - 1]
+    value = {"failures": last["failures"], "flaky": last["flaky"], "recent": last["failed_at"]}[sort]
+    return tests[:limit], {}, addresses.following([value, last["id"]])
+
+
+async def _slow(
+    query: Query, choice: TestFilter, limit: int
+) -> tuple[list[ListedTest], dict[int, int], str | None]:
+    skipped = addresses.before_id(query.request) or 0
+    slow = await result_rows.slowest_tests(query.tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
+    chosen_tests = await result_rows.filtered_tests(query.tx, choice, [test.test_id for test in slow])
+    known = {row["id"]: row for row in chosen_tests}
+    chosen = [test for test in slow if test.test_id in known]
+    shown = chosen[skipped : skipped + limit]
+    times = {test.test_id: test.time_ms for test in shown}
+    more = len(chosen) > skipped + limit
+    return [known[test.test_id] for test in shown], times, str(skipped + limit) if more else None
+
+
+async def _owners(query: Query) -> set[int]:
+    """Return the repositories whose tests are listed: those in the path, or in ?backend=."""
+    owners, backend = await visible_repositories(query), query[BACKEND]
+    if not backend:
+        return owners
+    theirs = await job_reads.visible_ids_of(query, backend) if FULL_NAME.fullmatch(backend) else set()
+    if not theirs:
+        raise NO_BACKEND.because(f"nothing of {backend[:200]} may be shown here")
+    return theirs
+
+
 async def _suites(tx: Transaction, owners: set[int], path: str) -> list[FileSuite]:
     rows = await result_rows.suites_of_file(tx, owners, path)
     ids = [row["id"] for row in rows[:CLASSES]]
@@ -404,10 +407,3 @@ async def _suites(tx: Transaction, owners: set[int], path: str) -> list[FileSuit
         )
         for row in rows
     ]
-
-
-FILE_VIEW = View(
-    read=read_test_file,
-    parameters=(*PARAMETERS, PATH),
-    page=Page(path=f"{REPOSITORY}/tests/file/{{path:.+}}", template="test_file.html", values=file_page),
-)

@@ -52,6 +52,108 @@ NO_LIST = DeclaredRefusal(404, "no_list", "no times are known yet")
 REFUSALS = (NOT_FOUND, UNKNOWN_REPOSITORY, NO_LIST, UNKNOWN_BACKEND)
 PARAMETERS = (REPO, BACKEND)
 Seconds = dict[str, float]
+UNIT = 1.0  # seconds of every test where no time is known at all
+SHARDS_MOST = 1_000
+TESTS_MOST = 20_000
+NAME_MOST = 1_000  # characters of a test
+TIME_BYTES = 200  # in memory, of a file and its time
+BODY_MOST = 2 * 1024 * 1024  # bytes
+LONG = 200  # characters of a base name or configuration
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_MOST)]
+TIMES: web.AppKey[BytesCache[times.Seconds]] = web.AppKey("times", BytesCache)
+_raw_times = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_times = msgspec.json.Decoder(dict[str, times.Seconds])
+Names = Annotated[list[Name], Meta(max_length=TESTS_MOST)]
+_names = msgspec.json.Decoder(Names)
+BASE = parameters.text("base", "base name of the job: what is built", most=LONG)
+CONFIG = parameters.text("config", "its configuration", most=LONG)
+SHARDS_PATH = "/api/ci/{owner}/{repo}/shards.json"
+WEEK = 7 * DAY
+SHOWN = 100
+SENT = 500  # suggestions in one answer
+STEPS = ("open", "reopen", "add_platforms", "none")
+
+
+@dataclass(kw_only=True)
+class PlannedShard:
+    """Tests that run one after another."""
+
+    tests: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """A suite divided into shards, and the tests whose times were unknown."""
+
+    shards: list[PlannedShard]
+    unknown: list[str]
+
+
+class Shard(Struct, frozen=True, kw_only=True):
+    """Tests to be run one after the other, the longest first, and how long they take"""
+
+    tests: list[str]
+    seconds: float
+
+
+class Shards(Answer, frozen=True, kw_only=True):
+    """A suite in shards that take about the same time"""
+
+    shards: list[Shard]
+    unknown: Annotated[
+        list[str], Meta(description="tests of unknown time: they count as the mean of the others")
+    ]
+
+
+class SeenIn(RowAnswer, row=TestJobRow, only=("job_id", "name", "at"), frozen=True, kw_only=True):
+    """A job in which a test was flaky"""
+
+    job_id: Annotated[int | None, Meta(description="GitHub's; null: the reports are of no job it knows")]
+    name: str
+    at: Time | None
+
+
+class SuggestedToDisable(Struct, frozen=True, kw_only=True):
+    """Tests that should be disabled, by one issue"""
+
+    step: Annotated[
+        str, one_of(STEPS), Meta(description="what to do with the issue; none: no issue can name the test")
+    ]
+    title: str
+    tests: list[str]
+    platforms: Annotated[list[str], Meta(description="where, or those to add; none: everywhere")]
+    jobs: Annotated[int, Meta(description="in which one of them was flaky within six hours")]
+    issue: Annotated[int | None, Meta(description="the one to open again or to add to")]
+    url: Annotated[
+        str | None, Meta(description="of that issue, or of GitHub's form for a new one, filled in")
+    ]
+    seen_in: list[SeenIn]
+
+
+class SuggestedToClose(Struct, frozen=True, kw_only=True):
+    """An issue whose tests pass again"""
+
+    issue: int
+    title: str
+    url: str | None
+    passed: Annotated[int, Meta(description="reruns of a week, none of which failed")]
+
+
+class Suggestions(Answer, frozen=True, kw_only=True):
+    """What the evidence of trusted jobs suggests; the bot itself opens and closes no issue"""
+
+    disable: list[SuggestedToDisable]
+    close: list[SuggestedToClose]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepositorySuggestions:
+    """The suggestions for a repository."""
+
+    repo: str
+    disable: list[tuple[Disable, str]]  # with the address of the form for a new issue
+    close: list[Close]
 
 
 async def find_repository(query: Query) -> RepositoryRow:
@@ -133,25 +235,6 @@ TIMES_ENDPOINTS = (
 )
 
 
-UNIT = 1.0  # seconds of every test where no time is known at all
-
-
-@dataclass(kw_only=True)
-class PlannedShard:
-    """Tests that run one after another."""
-
-    tests: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Division:
-    """A suite divided into shards, and the tests whose times were unknown."""
-
-    shards: list[PlannedShard]
-    unknown: list[str]
-
-
 def divide_tests(tests: Iterable[str], seconds: Mapping[str, float], count: int) -> Division:
     """Divide tests into `count` shards; the order of the input does not matter.
 
@@ -170,36 +253,6 @@ def divide_tests(tests: Iterable[str], seconds: Mapping[str, float], count: int)
     return Division(shards=shards, unknown=[name for name in named if name not in seconds])
 
 
-SHARDS_MOST = 1_000
-TESTS_MOST = 20_000
-NAME_MOST = 1_000  # characters of a test
-TIME_BYTES = 200  # in memory, of a file and its time
-BODY_MOST = 2 * 1024 * 1024  # bytes
-LONG = 200  # characters of a base name or configuration
-Name = Annotated[str, Meta(min_length=1, max_length=NAME_MOST)]
-TIMES: web.AppKey[BytesCache[times.Seconds]] = web.AppKey("times", BytesCache)
-_raw_times = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_times = msgspec.json.Decoder(dict[str, times.Seconds])
-Names = Annotated[list[Name], Meta(max_length=TESTS_MOST)]
-_names = msgspec.json.Decoder(Names)
-
-
-class Shard(Struct, frozen=True, kw_only=True):
-    """Tests to be run one after the other, the longest first, and how long they take"""
-
-    tests: list[str]
-    seconds: float
-
-
-class Shards(Answer, frozen=True, kw_only=True):
-    """A suite in shards that take about the same time"""
-
-    shards: list[Shard]
-    unknown: Annotated[
-        list[str], Meta(description="tests of unknown time: they count as the mean of the others")
-    ]
-
-
 def _count(request: web.Request) -> int:
     count = addresses.whole(request, "n", default=0, most=SHARDS_MOST)
     if not count:
@@ -214,8 +267,6 @@ def _split(text: str) -> tuple[str, ...]:
 COUNT = Parameter(
     "n", _count, 1, (openapi.needed("n", Annotated[int, Meta(ge=1, le=SHARDS_MOST)], "how many shards"),)
 )
-BASE = parameters.text("base", "base name of the job: what is built", most=LONG)
-CONFIG = parameters.text("config", "its configuration", most=LONG)
 TESTS: Parameter[tuple[str, ...]] = parameters.parsed(
     "tests", openapi.Text, "names of files, commas between; without any all", parse=_split, default=()
 )
@@ -246,44 +297,6 @@ async def divide_posted(request: web.Request) -> web.Response:
     return await answer(request)
 
 
-async def _divide(query: Query, names: Sequence[str]) -> Shards:
-    if len(names) > TESTS_MOST or any(len(name) > NAME_MOST for name in names):
-        raise INVALID_PARAMETER.because(f"tests: at most {TESTS_MOST:,}, with {NAME_MOST:,} characters each")
-    repository = await find_repository(query)
-    mark = await lists.find_mark(query.tx, repository["repository_id"], "test-times")
-    if mark is None:
-        raise no_list(repository)
-    base_name, config = query[BASE] or times.DEFAULT, query[CONFIG] or times.DEFAULT
-    seconds = await _seconds(query.tx, query.request.app[TIMES], mark, base_name, config)
-    division = divide_tests(names or seconds, seconds, query[COUNT])
-    return Shards(
-        shards=[
-            Shard(tests=shard.tests, seconds=round(shard.seconds, times.DIGITS)) for shard in division.shards
-        ],
-        unknown=division.unknown,
-    )
-
-
-async def _seconds(
-    tx: Transaction, cache: BytesCache[times.Seconds], mark: ListMark, base_name: str, config: str
-) -> times.Seconds:
-    """Return the best known times of files for a job."""
-    key = (mark["repository_id"], mark["etag"], base_name, config)
-    seconds = cache.find(key)
-    if seconds is None:
-        made = await lists.last_body(tx, mark["repository_id"], mark["name"]) or b"{}"
-        seconds = times.best_times(_some(made, {times.DEFAULT, base_name}), base_name, config)
-        cache.store(key, seconds, len(seconds) * TIME_BYTES)
-    return seconds
-
-
-def _some(body: bytes, base_names: Collection[str]) -> dict[str, dict[str, times.Seconds]]:
-    """Decode the times of a few base names only: the whole list may be large."""
-    decoded = _raw_times.decode(body)
-    return {name: _times.decode(decoded[name]) for name in base_names if name in decoded}
-
-
-SHARDS_PATH = "/api/ci/{owner}/{repo}/shards.json"
 SHARDS_VIEW = View(
     read=read_shards,
     parameters=(*OF_ANY, TESTS),
@@ -317,62 +330,6 @@ POSTED_SHARDS = Endpoint(
         ],
     ),
 )
-
-
-WEEK = 7 * DAY
-SHOWN = 100
-SENT = 500  # suggestions in one answer
-STEPS = ("open", "reopen", "add_platforms", "none")
-
-
-class SeenIn(RowAnswer, row=TestJobRow, only=("job_id", "name", "at"), frozen=True, kw_only=True):
-    """A job in which a test was flaky"""
-
-    job_id: Annotated[int | None, Meta(description="GitHub's; null: the reports are of no job it knows")]
-    name: str
-    at: Time | None
-
-
-class SuggestedToDisable(Struct, frozen=True, kw_only=True):
-    """Tests that should be disabled, by one issue"""
-
-    step: Annotated[
-        str, one_of(STEPS), Meta(description="what to do with the issue; none: no issue can name the test")
-    ]
-    title: str
-    tests: list[str]
-    platforms: Annotated[list[str], Meta(description="where, or those to add; none: everywhere")]
-    jobs: Annotated[int, Meta(description="in which one of them was flaky within six hours")]
-    issue: Annotated[int | None, Meta(description="the one to open again or to add to")]
-    url: Annotated[
-        str | None, Meta(description="of that issue, or of GitHub's form for a new one, filled in")
-    ]
-    seen_in: list[SeenIn]
-
-
-class SuggestedToClose(Struct, frozen=True, kw_only=True):
-    """An issue whose tests pass again"""
-
-    issue: int
-    title: str
-    url: str | None
-    passed: Annotated[int, Meta(description="reruns of a week, none of which failed")]
-
-
-class Suggestions(Answer, frozen=True, kw_only=True):
-    """What the evidence of trusted jobs suggests; the bot itself opens and closes no issue"""
-
-    disable: list[SuggestedToDisable]
-    close: list[SuggestedToClose]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepositorySuggestions:
-    """The suggestions for a repository."""
-
-    repo: str
-    disable: list[tuple[Disable, str]]  # with the address of the form for a new issue
-    close: list[Close]
 
 
 async def read_suggestions(query: Query) -> RepositorySuggestions:
@@ -438,25 +395,6 @@ def suggestions_json(suggested: RepositorySuggestions) -> Suggestions:
     )
 
 
-def _suggested(suggestion: Disable, form: str) -> SuggestedToDisable:
-    step, url = ("open", form) if suggestion.nameable else ("none", None)
-    if suggestion.issue:
-        step, url = ("reopen" if suggestion.issue.closed else "add_platforms"), suggestion.issue.url
-    return SuggestedToDisable(
-        step=step,
-        title=suggestion.title,
-        tests=list(suggestion.tests),
-        platforms=list(suggestion.platforms),
-        jobs=suggestion.jobs,
-        issue=int(suggestion.issue.number) if suggestion.issue else None,
-        url=url or None,
-        seen_in=[
-            SeenIn(job_id=each.job_id if each.job_id > 0 else None, name=each.name, at=time(each.at))
-            for each in suggestion.samples
-        ],
-    )
-
-
 SUGGESTIONS_VIEW = View(
     read=read_suggestions,
     parameters=(REPO,),
@@ -475,3 +413,59 @@ SUGGESTIONS_VIEW = View(
         link=lambda suggested: {"repo": suggested.repo},
     ),
 )
+
+
+async def _divide(query: Query, names: Sequence[str]) -> Shards:
+    if len(names) > TESTS_MOST or any(len(name) > NAME_MOST for name in names):
+        raise INVALID_PARAMETER.because(f"tests: at most {TESTS_MOST:,}, with {NAME_MOST:,} characters each")
+    repository = await find_repository(query)
+    mark = await lists.find_mark(query.tx, repository["repository_id"], "test-times")
+    if mark is None:
+        raise no_list(repository)
+    base_name, config = query[BASE] or times.DEFAULT, query[CONFIG] or times.DEFAULT
+    seconds = await _seconds(query.tx, query.request.app[TIMES], mark, base_name, config)
+    division = divide_tests(names or seconds, seconds, query[COUNT])
+    return Shards(
+        shards=[
+            Shard(tests=shard.tests, seconds=round(shard.seconds, times.DIGITS)) for shard in division.shards
+        ],
+        unknown=division.unknown,
+    )
+
+
+async def _seconds(
+    tx: Transaction, cache: BytesCache[times.Seconds], mark: ListMark, base_name: str, config: str
+) -> times.Seconds:
+    """Return the best known times of files for a job."""
+    key = (mark["repository_id"], mark["etag"], base_name, config)
+    seconds = cache.find(key)
+    if seconds is None:
+        made = await lists.last_body(tx, mark["repository_id"], mark["name"]) or b"{}"
+        seconds = times.best_times(_some(made, {times.DEFAULT, base_name}), base_name, config)
+        cache.store(key, seconds, len(seconds) * TIME_BYTES)
+    return seconds
+
+
+def _some(body: bytes, base_names: Collection[str]) -> dict[str, dict[str, times.Seconds]]:
+    """Decode the times of a few base names only: the whole list may be large."""
+    decoded = _raw_times.decode(body)
+    return {name: _times.decode(decoded[name]) for name in base_names if name in decoded}
+
+
+def _suggested(suggestion: Disable, form: str) -> SuggestedToDisable:
+    step, url = ("open", form) if suggestion.nameable else ("none", None)
+    if suggestion.issue:
+        step, url = ("reopen" if suggestion.issue.closed else "add_platforms"), suggestion.issue.url
+    return SuggestedToDisable(
+        step=step,
+        title=suggestion.title,
+        tests=list(suggestion.tests),
+        platforms=list(suggestion.platforms),
+        jobs=suggestion.jobs,
+        issue=int(suggestion.issue.number) if suggestion.issue else None,
+        url=url or None,
+        seen_in=[
+            SeenIn(job_id=each.job_id if each.job_id > 0 else None, name=each.name, at=time(each.at))
+            for each in suggestion.samples
+        ],
+    )

@@ -66,6 +66,18 @@ TEST_VIEWS = (
     test_list.FILE_VIEW,
     lost_tests.FLAKY_VIEW,
 )
+DISABLED_VIEWS = (*disabled.LIST_ENDPOINTS, disabled.ISSUES_VIEW)
+LIST_VIEWS = (
+    *test_lists.TIMES_ENDPOINTS,
+    test_lists.SUGGESTIONS_VIEW,
+    test_lists.SHARDS_VIEW,
+    test_lists.POSTED_SHARDS,
+)
+LOSSES = 100  # that are looked at
+SHOWN = 10  # tests of a section or comment; the rest are on the commit's page
+START = "test_"  # may be left out
+SUITES = 5
+SEPARATORS = ("::", ".")  # between suite and name, as people copy them
 
 
 def setup_tests(app: web.Application) -> None:
@@ -78,20 +90,9 @@ async def has_tests(query: Query, repo: str) -> bool:
     return await job_reads.has_rows(query, repo, test.c.repository_id)
 
 
-DISABLED_VIEWS = (*disabled.LIST_ENDPOINTS, disabled.ISSUES_VIEW)
-
-
 def setup_disabled(app: web.Application) -> None:
     """Add the cache of lists."""
     app[SENT_LISTS] = BytesCache()
-
-
-LIST_VIEWS = (
-    *test_lists.TIMES_ENDPOINTS,
-    test_lists.SUGGESTIONS_VIEW,
-    test_lists.SHARDS_VIEW,
-    test_lists.POSTED_SHARDS,
-)
 
 
 def setup_lists(app: web.Application) -> None:
@@ -103,10 +104,6 @@ async def has_suggestions(query: Query, repo: str) -> bool:
     """Whether suggestions are on and tests are known."""
     wanted = query.settings.of(DisabledSettings).ci_disable == "suggest"
     return wanted and await job_reads.has_rows(query, repo, test.c.repository_id)
-
-
-LOSSES = 100  # that are looked at
-SHOWN = 10  # tests of a section or comment; the rest are on the commit's page
 
 
 async def job_blocks(tx: Transaction, subject: JobSubject) -> list[Block]:
@@ -146,6 +143,21 @@ async def cell_lines(tx: Transaction, subject: CellSubject) -> dict[int, BlockLi
         for job in await rows.jobs_on(tx, [subject.repository_id], subject.sha)
         if job["job_id"] in subject.job_ids
     }
+
+
+async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
+    """Find tests and suites, and link to the repository's list of tests for these words."""
+    if words.number is not None:
+        return []
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
+    hits = []
+    if len(words.text.split()) == 1:
+        suite, name = _split(words.text)
+        hits += await _tests(query, shown, suite, name, limit)
+        suites = await result_rows.suites_by_name(query.tx, shown.keys(), words.text, limit=SUITES)
+        hits += [_suite(row, shown[row["repository_id"]]) for row in suites]
+    return [*hits, *await _beside_upstream(query, words), *_lists(query, words)]
 
 
 def _tests_page(job: TestJobRow, repo: str, sha: str) -> str:
@@ -238,26 +250,6 @@ def _of_test(test: FailingTest, repo: str) -> BlockLine:
         url=f"/{repo}/test/{test.digest}",
         tone=verdict_tone(test.verdict) if test.failed else "warn",
     )
-
-
-START = "test_"  # may be left out
-SUITES = 5
-SEPARATORS = ("::", ".")  # between suite and name, as people copy them
-
-
-async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
-    """Find tests and suites, and link to the repository's list of tests for these words."""
-    if words.number is not None:
-        return []
-    private = access.reads_private(query.request)
-    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
-    hits = []
-    if len(words.text.split()) == 1:
-        suite, name = _split(words.text)
-        hits += await _tests(query, shown, suite, name, limit)
-        suites = await result_rows.suites_by_name(query.tx, shown.keys(), words.text, limit=SUITES)
-        hits += [_suite(row, shown[row["repository_id"]]) for row in suites]
-    return [*hits, *await _beside_upstream(query, words), *_lists(query, words)]
 
 
 def _split(text: str) -> tuple[str, str]:

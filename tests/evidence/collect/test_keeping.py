@@ -1,21 +1,26 @@
-"""How long what was collected stays, what is collected by hand, and what the operator learns."""
+"""How long what was collected stays, what is collected, and what the operator learns."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
 from bot.evidence.collect import blobs
+from bot.jobs import collection
+from bot.jobs.settings import CollectSettings
 from tests.command import ootbot
-from tests.evidence.collect.test_collecting import ended_job, fetches
+from tests.evidence.collect.test_collecting import LOG, ended_job, fetches
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 
 pytestmark = SQLITE
+
 DAY = 86_400
+CHANGE = "set CI=upstream,backends to collect logs and artifacts"
 
 
 def made_at(bot, seconds_ago):
@@ -141,3 +146,53 @@ async def test_doctor_says_what_collecting_needs(bot):
     assert checks["collecting"]["detail"].startswith("of upstream and backends (CI=upstream,backends)")
     for name in ("blobs", "parser child", "google-re2", f"actions of {UPSTREAM}"):
         assert checks[name]["status"] == "ok", checks[name]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        (CollectSettings(), "of upstream and backends (CI=upstream,backends); set CI=off to collect nothing"),
+        (CollectSettings(ci=("upstream",)), "of upstream (CI=upstream); set CI=off to collect nothing"),
+        (CollectSettings(ci=()), f"off (CI=off); {CHANGE}"),
+    ],
+)
+def test_it_says_what_applies_and_how_to_change_it(settings, chosen, words):
+    chosen_settings = replace(settings, of_features={CollectSettings: chosen})
+    assert collection.describe_scope(chosen_settings) == words
+
+
+async def test_a_log_that_came_empty_is_asked_for_again(bot, github, received):
+    _, job = await ended_job(github, log="")
+    await bot.settle(horizon=6)
+    assert (await fetches(bot))["log", job.id][0] == "wanted"
+    assert received == []
+    job.log = LOG.encode()
+    await bot.wait(700)
+    assert (await fetches(bot))["log", job.id] == ("stored", None)
+    ((_, answer, _),) = received
+    assert answer["lines"] == 2
+
+
+async def test_a_log_that_is_empty_twice_is(bot, github, received):
+    _, job = await ended_job(github, log="")
+    await bot.wait(700)
+    assert (await fetches(bot))["log", job.id] == ("stored", None)
+    assert [answer["lines"] for _, answer, _ in received] == [0]
+    assert len([call for call in github.calls if call.path.endswith("/logs")]) == 2
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_an_artifact_that_came_empty_is_asked_for_again(bot, github, received, later):
+    run = await github.start_run(UPSTREAM, event="push")
+    full = github.add_artifact(run, "test-results", {"a.xml": b"<a/>"})
+    made = github.add_artifact(run, "test-results-empty", b"")
+    if later:
+        made.digest = full.digest
+    await github.finish_run(run, "success")
+    await bot.settle(horizon=15)
+    assert (await fetches(bot))["artifact", made.id][0] == "wanted"
+    if later:
+        made.content = full.content
+    await bot.wait(700)
+    assert (await fetches(bot))["artifact", made.id][0] == ("parsed" if later else "broken")
+    assert len(received) == 1 + later

@@ -1,9 +1,10 @@
-"""Hostile archives: each limit at the limit and one over; nothing is ever written by a member's name."""
+"""Hostile archives: each limit at the limit and one over; each ends in a state with a reason."""
 
 from __future__ import annotations
 
 import io
 import random
+import resource
 import struct
 import zipfile
 
@@ -16,8 +17,43 @@ from bot.evidence.collect.parse.contract import Broken, Refused
 from bot.evidence.collect.parser_pool import ParserPool
 from bot.github.client import Location
 from bot.github.download import Downloads
+from tests.evidence.collect import hostile_zip
+from tests.evidence.collect.test_collecting import fetches
+from tests.harness import UPSTREAM
+from tests.serving import SQLITE
 
 MIB = 1024 * 1024
+REPORT = "a_usage_log.txt"
+CONTRADICTS = "the ZIP archive contradicts itself"
+OFFSET = 2**63 + 5
+HOSTILE = {
+    "one entry by the end record, millions by ZIP64": (
+        hostile_zip.many_behind_one,
+        f"{CONTRADICTS}: its two end records differ",
+    ),
+    "two end records": (hostile_zip.two_ends, f"{CONTRADICTS}: it has several end records"),
+    "an offset beyond 2^63": (
+        lambda made: hostile_zip.with_zip64(made, start=OFFSET),
+        f"{CONTRADICTS}: its two end records differ",
+    ),
+    "a ZIP64 record somewhere else": (
+        lambda made: hostile_zip.with_zip64(made, at=OFFSET),
+        f"{CONTRADICTS}: its ZIP64 record is not where it should be",
+    ),
+    "fewer entries counted than there are": (
+        hostile_zip.one_entry_less,
+        f"{CONTRADICTS}: its directory has not the",
+    ),
+    "two entries of one member": (hostile_zip.overlapping, f"{CONTRADICTS}: its members overlap"),
+    "another name in the directory": (
+        lambda made: hostile_zip.renamed(made, b"a_usage", b"b_usage", directory_only=True),
+        f"{CONTRADICTS}: two headers of",
+    ),
+    "a directory that begins before the file": (
+        lambda made: hostile_zip.ended(*hostile_zip.split(made), start=2**32 - 2),
+        f"{CONTRADICTS}: its directory does not end where its end record begins",
+    ),
+}  # fmt: skip
 
 
 def archive(path, members, compression=zipfile.ZIP_DEFLATED):
@@ -164,7 +200,7 @@ def test_a_bomb_of_overlapping_members_ends_at_the_limit(tmp_path):
 
 
 @pytest.fixture
-async def store(aiohttp_server):
+async def stored_zip(aiohttp_server):
     """A store with ranges; yields what it holds and what was asked for."""
     held, asked = {}, []
 
@@ -187,9 +223,9 @@ async def store(aiohttp_server):
     await downloads.close()
 
 
-async def fetch(store, folder, *members, most=512 * MIB):
+async def fetch(stored_zip, folder, *members, most=512 * MIB):
     """Download some members of what the store holds."""
-    _, _, downloads, where = store
+    _, _, downloads, where = stored_zip
     parsers = ParserPool(1)
     try:
         return await RangedDownload(
@@ -218,24 +254,57 @@ def big_archive(extra=0):
 
 
 @pytest.mark.parametrize("extra", [0, 2000])
-async def test_only_the_wanted_members_are_fetched(store, tmp_path, extra):
-    held, *_ = store
+async def test_only_the_wanted_members_are_fetched(stored_zip, tmp_path, extra):
+    held, *_ = stored_zip
     held |= {"body": big_archive(extra), "ranges": True}
-    came = await fetch(store, tmp_path, "*usage_log.txt")
+    came = await fetch(stored_zip, tmp_path, "*usage_log.txt")
     assert came < 600_000 < len(held["body"])
     read = archives.read_members(tmp_path / "a.zip", wanted=("*usage_log.txt",))
     assert [member.content() for member in read] == [b"line\n" * 1000]
     assert (tmp_path / "a.zip").stat().st_blocks * 512 < 2 * MIB
 
 
-async def test_a_store_without_ranges_is_left_to_the_normal_download(store, tmp_path):
-    held, *_ = store
+async def test_a_store_without_ranges_is_left_to_the_normal_download(stored_zip, tmp_path):
+    held, *_ = stored_zip
     held["body"] = big_archive()
-    assert await fetch(store, tmp_path, "*") is None
+    assert await fetch(stored_zip, tmp_path, "*") is None
 
 
-async def test_wanted_members_over_the_limit_are_refused(store, tmp_path):
-    held, *_ = store
+async def test_wanted_members_over_the_limit_are_refused(stored_zip, tmp_path):
+    held, *_ = stored_zip
     held |= {"body": big_archive(), "ranges": True}
     with pytest.raises(Refused):
-        await fetch(store, tmp_path, "*.bin", most=MIB)
+        await fetch(stored_zip, tmp_path, "*.bin", most=MIB)
+
+
+@SQLITE
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("how", HOSTILE)
+async def test_an_archive_that_means_two_things_is_refused(bot, github, received, how, large):
+    make, reason = HOSTILE[how]
+    run = await github.start_run(UPSTREAM, event="pull_request")
+    content = make(hostile_zip.zipped({"first.txt": b"1", REPORT: b"line\n" * 100}, large=large))
+    made = github.add_artifact(run, "usage-log-a", content)
+    await github.finish_run(run, "failure")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    await bot.settle(horizon=15)
+    state, why = (await fetches(bot))["artifact", made.id]
+    assert (state, received) == ("refused", [])
+    assert why.startswith(reason)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # KiB
+
+
+@SQLITE
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+async def test_a_name_that_is_no_text_is_shown_with_replacements(bot, github, received, large):
+    run = await github.start_run(UPSTREAM, event="pull_request")
+    archive = hostile_zip.zipped(
+        {"\N{LATIN SMALL LETTER E WITH ACUTE}_usage_log.txt": b"line\n"}, large=large
+    )
+    content = hostile_zip.renamed(archive, b"\xc3\xa9_usage", b"\xff\xfe_usage")
+    made = github.add_artifact(run, "usage-log-a", content)
+    await github.finish_run(run, "failure")
+    await bot.settle(horizon=15)
+    assert (await fetches(bot))["artifact", made.id] == ("parsed", None)
+    ((_, answer, _),) = received
+    assert answer == {"\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}_usage_log.txt": 5}

@@ -1,4 +1,4 @@
-"""Lists of disabled tests and jobs: from the issue's delivery to the file that CI fetches."""
+"""Lists of disabled tests and jobs: from the issue's delivery, or by searching, to the file that CI fetches."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import itertools
 import pytest
 import sqlalchemy as sa
 
+from bot.evidence.disabled.exports import prune_disabled
 from bot.ingest.tables import records
 from tests.evidence.disabled.issues import about, deliver, half_hour, issue, lists, may_write, platforms, url
 from tests.harness import L1, L2, L3, UPSTREAM
 
 X, Y = "test_x (__main__.TestX)", "test_y (__main__.TestY)"
 JOB = "pull / linux / test (default)"
+DAY = 86_400  # seconds
+FIRST, SECOND = "test_a (__main__.A)", "test_b (__main__.B)"
 
 
 async def test_issues_become_lists(bot):
@@ -239,3 +242,73 @@ async def test_lists_are_read_through_an_index(bot):
         query = "SELECT number FROM issue WHERE state = 'open' AND substr(issue.title, 1, 9) IN ('DISABLED ', 'UNSTABLE ')"
         plan = await tx.rows(sa.text(f"EXPLAIN QUERY PLAN {query} AND repository_id = 1 ORDER BY number"))
     assert "ix_issue_disabling" in str(plan)
+
+
+@pytest.mark.logic
+async def test_each_day_has_its_last_list(bot_with):
+    async with bot_with() as bot:
+        may_write(bot, "erin")
+        await deliver(bot, issue(bot, 7, f"DISABLED {FIRST}", "platforms: linux"))
+        await deliver(bot, issue(bot, 8, f"DISABLED {SECOND}"))
+        (today,) = await bot.rows("ci_disabled_day")
+        assert today["tests"] == [[FIRST, 7, ["linux"]], [SECOND, 8, []]]
+        made_at = today["made_at"]
+        await deliver(bot, issue(bot, 8, f"DISABLED {SECOND}", "the same, in other words", at=1))
+        assert (await bot.rows("ci_disabled_day"))[0]["made_at"] == made_at, "the list is the same"
+        await bot.wait(DAY)
+        await deliver(bot, issue(bot, 8, f"DISABLED {SECOND}", state="closed", at=DAY))
+        days = sorted(await bot.rows("ci_disabled_day"), key=lambda row: row["day"])
+        assert [row["tests"] for row in days][-1] == [[FIRST, 7, ["linux"]]]
+        assert days[0]["tests"] == today["tests"]
+        bot.clock.advance(bot.context.settings.record_retention_days * DAY)
+        assert (await prune_disabled(bot.context))["days of disabled tests"] == 1
+        assert {row["day"] for row in await bot.rows("ci_disabled_day")} == {row["day"] for row in days[1:]}
+
+
+@pytest.fixture
+async def silent(bot, github):
+    """A bot that knows the repository, and to which GitHub delivers nothing about issues."""
+    await deliver(bot, ("repository", {"action": "edited", "repository": about(bot)}))
+    github.faults.add(method="HOOK", path="issues", drop=True, times=10_000)
+    return bot
+
+
+@pytest.mark.logic
+async def test_issues_opened_before_the_installation_count(silent, github):
+    await github.open_issue(UPSTREAM, "DISABLED test_a (C)", "platforms: linux")
+    await github.open_issue(UPSTREAM, "We have disabled it")
+    await github.open_issue(UPSTREAM, "DISABLED test_b (C)", by="mallory")
+    await half_hour(silent)
+    assert await platforms(silent) == {"test_a (C)": ["linux"]}
+    assert len(await silent.rows("issue")) == 2
+
+
+@pytest.mark.logic
+async def test_more_than_a_page(silent, github):
+    for number in range(101):
+        await github.open_issue(UPSTREAM, f"DISABLED test_{number} (C)")
+    await half_hour(silent)
+    assert len(await platforms(silent)) == 101
+
+
+@pytest.mark.logic
+async def test_what_was_missed_later_is_repaired(silent, github):
+    first = await github.open_issue(UPSTREAM, "DISABLED test_a (C)")
+    second = await github.open_issue(UPSTREAM, "DISABLED test_b (C)")
+    await half_hour(silent)
+    stored = len(await silent.rows("delivery"))
+    await half_hour(silent)
+    assert len(await silent.rows("delivery")) == stored  # nothing new, nothing stored
+    await github.close_issue(first)
+    await github.edit_issue(second, body="platforms: win")
+    await half_hour(silent)
+    assert await platforms(silent) == {"test_b (C)": ["win"]}
+
+
+@pytest.mark.logic
+async def test_where_issues_may_not_be_read_nothing_else_suffers(silent, github):
+    github.faults.add(path="/search/issues", status=403, times=100)
+    await github.open_issue(UPSTREAM, "DISABLED test_a (C)")
+    await half_hour(silent)
+    assert await platforms(silent) == {}
+    assert [row["error"] for row in await silent.rows("task") if row["state"] == "dead"] == []

@@ -1,18 +1,31 @@
-"""The line of a backend's log that says why its job failed, in the comment and the check run of a pull request."""
+"""Logs on pull requests, of backends on another CI too; a job's address explained; a bucket that does not answer."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
 
+from bot.evidence.collect import remote_blobs
 from bot.ingest.tables import records
+from bot.jobs.settings import CollectSettings
+from tests import harness
+from tests.command import ootbot
+from tests.evidence.collect import bucket
+from tests.evidence.collect.test_uploads import send
+from tests.evidence.logs.jobs import Logs
 from tests.harness import L4, UPSTREAM
+from tests.pages.page_checks import failures
 from tests.serving import SQLITE
 
 pytestmark = SQLITE
+
 LOG = "+ make\na.cc:3:1: error: @octocat|`all`](https://evil.example) unknown\n"
+ADMIN = {"Authorization": "Bearer an admin token of ours"}
+UPLOADED = b"+ pytest\nFAILED t.py::test_x - boom\n"
 
 
 @pytest.fixture
@@ -169,3 +182,170 @@ async def test_pages_say_no_more_why_a_job_failed_that_has_passed_since(bot, git
     await bot.wait(60)
     for page in pages:
         assert "a.cc:3:1" not in (await bot.get(page))[1], page
+
+
+@pytest.fixture
+async def pull_of_backend(bot, github):
+    """A pull request; GitHub has said that the backend is public."""
+    about = {
+        "id": github.state.repo(L4).id,
+        "full_name": L4,
+        "private": False,
+        "updated_at": "2026-01-01T00:00:00Z",
+    }
+    await bot.send("repository", {"action": "publicized", "repository": about})
+    made = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    return made
+
+
+async def arrives(bot, log=UPLOADED, *, conclusion="failure", job="build"):
+    """A log is uploaded, then its job is reported; returns the pages that show it."""
+    dispatch = bot.dispatch(L4)
+    status, answer = await send(bot, dispatch, log, repo=L4, job=job)
+    assert status == 202
+    await bot.report(dispatch, conclusion=conclusion)
+    await bot.wait(60)
+    return f"/{L4}/upload/{answer['upload']}"
+
+
+async def test_it_is_in_comment_and_check_run_and_on_the_pages_of_the_pull_request(
+    bot, github, pull_of_backend
+):
+    page = await arrives(bot)
+    (comment,) = [one for one in github.comments(pull_of_backend) if one.app is not None]
+    (line,) = [one for one in comment.body.splitlines() if "FAILED t.py" in one]
+    assert line.startswith("test · ")  # below the reported job of that name
+    assert f"[line 2]({bot.context.settings.url}{page}/log?line=2#L2)" in line
+    for place in (
+        f"/{UPSTREAM}/pull/{pull_of_backend.number}",
+        f"/{UPSTREAM}/commit/{pull_of_backend.head_sha}",
+    ):
+        _, shown = await bot.get(place)
+        (row,) = failures(shown)
+        assert row[0] == "CI / build failed test: FAILED t.py::test_x - boom · line 2"
+        assert f'href="{page}"' in shown
+    _, shown = await bot.get(page)
+    assert "Why it failed" in shown
+    assert f'href="/{UPSTREAM}/pull/{pull_of_backend.number}"' in shown
+    _, shown = await bot.get(f"{page}/log")
+    assert '<tr id="L2" class="marked">' in shown
+    status, text = await bot.get(f"{page}/log.txt")
+    assert (status, text) == (200, UPLOADED.decode())
+    _, found = await bot.get(f"/api/ci/logs/{UPSTREAM}/commit/{pull_of_backend.head_sha}?q=boom")
+    assert [(one["repo"], len(one["hits"])) for one in found["jobs"]] == [(L4, 1)]
+    (signature,) = (await bot.get("/api/ci/failures"))[1]["failures"]
+    assert (signature["jobs"], signature["prs"]) == (1, 1)
+    _, answer = await bot.get(f"/api/ci/failures/{signature['signature']}")
+    assert answer["samples"][0]["repo"] == L4
+
+
+async def test_the_log_of_a_job_that_passed_is_kept_and_not_classified(bot, pull_of_backend):
+    page = await arrives(bot, conclusion="success")
+    assert await bot.rows("ci_verdict") == []
+    assert (await bot.get(f"{page}/log"))[0] == 200
+
+
+async def test_a_log_of_a_job_that_is_never_reported_is_kept_after_a_day(bot, pull_of_backend):
+    _, answer = await send(bot, bot.dispatch(L4), UPLOADED, repo=L4)
+    page = f"/{L4}/upload/{answer['upload']}"
+    await bot.wait(60)
+    assert (await bot.get(f"{page}/log"))[0] == 404
+    bot.clock.advance(25 * 3600)
+    await bot.settle()
+    assert (await bot.get(f"{page}/log"))[0] == 200
+    assert await bot.rows("ci_verdict") == []
+
+
+async def test_of_a_private_backend_nothing_is_shown(bot, github, pull_of_backend):
+    page = await arrives(bot)
+    about = {
+        "id": github.state.repo(L4).id,
+        "full_name": L4,
+        "private": True,
+        "updated_at": "2030-01-01T00:00:00Z",
+    }
+    await bot.send("repository", {"action": "privatized", "repository": about})
+    await bot.wait(60)
+    for path in (page, f"{page}/log", f"{page}/log.txt"):
+        assert (await bot.get(path))[0] == 404
+        assert (await bot.get(path, headers=ADMIN))[0] == 200
+    assert "boom" not in (await bot.get(f"/{UPSTREAM}/pull/{pull_of_backend.number}"))[1]
+    (comment,) = [one for one in github.comments(pull_of_backend) if one.app is not None]
+    assert "the log is private" in comment.body
+    assert (await bot.get("/api/ci/failures"))[1]["failures"] == []
+
+
+async def test_a_public_backends_log_shows_nothing_of_a_private_upstream(bot, github, pull_of_backend):
+    page = await arrives(bot)
+    assert f"{UPSTREAM}#{pull_of_backend.number}" in (await bot.get(page))[1]
+    about = {"id": github.state.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
+    await bot.send(
+        "repository", {"action": "privatized", "repository": about | {"updated_at": "2030-01-01T00:00:00Z"}}
+    )
+    await bot.wait(60)
+    status, shown = await bot.get(page)
+    assert (status, "Why it failed" in shown) == (200, True)
+    for secret in (f"{UPSTREAM}#", pull_of_backend.head_sha[:12]):
+        assert secret not in shown
+    assert f"{UPSTREAM}#{pull_of_backend.number}" in (await bot.get(page, headers=ADMIN))[1]
+
+
+async def test_the_log_of_a_job_is_explained(bot, github, logs):
+    stored = await logs.arrives("FAILED t.py::test_stored\n")
+    passed = await logs.arrives("FAILED t.py::test_elsewhere\n", conclusion="success")
+    asked = len([call for call in github.calls if call.path.endswith("/logs")])
+    for address in (
+        f"https://github.com/{UPSTREAM}/actions/runs/{stored.run.id}/job/{stored.id}?pr=1",
+        f"http://127.0.0.1:8080/{UPSTREAM}/job/{stored.id}",
+    ):
+        code, out, err = await ootbot(bot, "logs", "explain", address, "--json")
+        assert code == 0, err
+        assert json.loads(out)["verdicts"][0]["captures"] == ["t.py::test_stored"]
+    assert len([call for call in github.calls if call.path.endswith("/logs")]) == asked
+    address = f"https://github.com/{UPSTREAM}/actions/runs/{passed.run.id}/job/{passed.id}"
+    code, out, err = await ootbot(bot, "logs", "explain", address)
+    assert code == 0, err
+    assert "verdict: pytest failure (test), line 1" in out
+
+
+async def test_addresses_that_name_no_log(bot):
+    code, _, err = await ootbot(bot, "logs", "explain", "https://github.com/org/x/pull/1")
+    assert (code, "not the address of a job" in err) == (2, True)
+    code, _, err = await ootbot(
+        bot, "logs", "explain", f"https://github.com/{UPSTREAM}/actions/runs/1/job/4711"
+    )
+    assert (code, "404" in err, "Traceback" in err) == (1, True, False)
+
+
+@pytest.fixture
+def away(monkeypatch):
+    """A bucket with what was collected; leaving the context takes its server away."""
+    monkeypatch.setattr(remote_blobs, "REPEATED", 0)
+    serving = bucket.serving()
+    for name, value in serving.__enter__().items():
+        monkeypatch.setenv(name, value)
+    yield serving
+    serving.__exit__(None, None, None)
+
+
+async def test_the_log_is_answered_503_with_the_reason_and_the_verdict_is_shown(
+    settings, github, issuer, clock, away
+):
+    options = CollectSettings(blobs=f"s3://{bucket.NAME}/x")
+    chosen = replace(settings, of_features={CollectSettings: options})
+    async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        job = await Logs(bot, github).arrives("FAILED t.py::test_x\n")
+        page = f"/{UPSTREAM}/job/{job.id}"
+        assert (await bot.get(f"{page}/log"))[0] == 200
+        away.__exit__(None, None, None)
+        bot.clock.advance(60)
+        for path in (f"{page}/log", f"{page}/log.txt", f"/api/ci/logs/{UPSTREAM}/{job.id}",
+                     f"/{UPSTREAM}/commit/{job.run.head_sha}/logs?q=x"):  # fmt: skip
+            status, said = await bot.get(path, headers={"Accept": "text/html"})
+            assert (status, "the store that keeps them does not answer" in str(said)) == (503, True), path
+            assert bucket.NAME not in str(said)  # where logs are stored is not shown
+        assert "FAILED t.py::test_x" in (await bot.get(page))[1]
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        assert len(await bot.rows("oot_dispatch")) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import subprocess
 import sys
@@ -10,13 +11,72 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bot.core.masking import mask
 from bot.evidence.collect.parse.contract import ParserInput
 from bot.evidence.logs.parse import rulesets
 from bot.evidence.logs.parse.contract import JobStep, ParserOptions, step_at
+from bot.evidence.logs.parse.lines import Masking
 from bot.evidence.logs.parse.parse_log import parse_log
-from bot.evidence.logs.parse.stored_log import BLOCK, LINE_MOST, DamagedLog, StoredLog
+from bot.evidence.logs.parse.stored_log import BLOCK, LINE_MOST, DamagedLog, PlainLog, StoredLog
 
 AT = "2026-11-22T10:00:0{}.1234567Z "
+TOKEN = "ghp_" + "a1" * 18
+SECRETS = {
+    "token": f"push with {TOKEN} now",
+    "installation token": "ghs_123456_eyJhbGciOiJSUzI1NiJ9." + "aB-_." * 60,
+    "fine-grained token": "github_pat_" + "A1_" * 20,
+    "AWS key": "AKIA" + "ABCDEFGH" * 2,
+    "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+    "escaped key": 'k="-----BEGIN PRIVATE KEY-----\\nMIIabc\\n-----END PRIVATE KEY-----\\n" after',
+}
+STEPS = [
+    JobStep(name="Set up job", number=1, started_at="2026-11-22T10:00:00Z"),
+    JobStep(name="Build", number=2, started_at="2026-11-22T10:00:02Z"),
+    JobStep(name="Test", number=3, started_at="2026-11-22T10:00:02Z"),
+    JobStep(name="Skipped", number=4, started_at=None),
+    JobStep(name="Post", number=5, started_at="2026-11-22T10:00:05Z"),
+]
+SAME = [
+    ("/home/runner/work/npu/npu/src/a.cpp: bad", "/home/ci/actions/_work/project/project/src/a.cpp: bad"),
+    ("no file /tmp/pytest-of-me/x1", "no file /tmp/tmpq8xw_/y"),
+    ("pid 12345 gone", "pid 999999 gone"),
+    ("address 0x7ffe12345678", "address 0xdeadbeefdeadbeef"),
+    ("commit 0123abcd4567", "commit ffeeddccbbaa"),
+    ("two   words", "two words"),
+    ("at 12345678 ns", "at 1234567 ns"),
+]
+STAMP = "2026-11-22T10:00:00.1234567Z "
+BODY = ("MIIEowIBAAKCAQEAxyzTOPSECRET", "abcdefghTOPSECRET0123+/==")
+TOKENS = {
+    "GitHub": "ghp_" + "TOPSECRET" * 4,
+    "Hugging Face": "hf_" + "TOPSECRET" * 4,
+    "npm": "npm_" + "TOPSECRET" * 4,
+    "GitLab": "glpat-" + "TOPSECRET" * 3,
+    "Slack": "xoxb-1234567890-TOPSECRET",
+    "PyPI": "pypi-AgEIcHlwaS5vcmc" + "TOPSECRET" * 5,
+    "temporary AWS key": "ASIA" + "TOPSECRETTOPSECR",
+    "AWS secret key": "AWS_SECRET_ACCESS_KEY=" + "TOPSECRETx" * 4,
+    "AWS secret key in JSON": '"SecretAccessKey": "' + "TOPSECRETx" * 4 + '"',
+}
+AROUND = {
+    "plain": "{}",
+    "coloured": "\x1b[31m{}\x1b[0m",
+    "quoted": "token='{}'",
+    "docker compose": "web_1  | {}",
+    "numbered": "  12\t{}",
+}
+DECORATED = {
+    "plain": "{}",
+    "docker compose": "web_1  | {}",
+    "BuildKit": "#12 0.311 {}",
+    "numbered by cat": "    12\t{}",
+    "numbered by grep": "12:{}",
+    "quoted mail": "> {}",
+    "quoted text": '  "{}",',
+    "diff": "+{}",
+    "coloured": "\x1b[32m{}\x1b[0m",
+    "Windows": "{}\r",
+}
 
 
 class Blob:
@@ -131,17 +191,6 @@ def test_a_damaged_blob_is_said_to_be_damaged(parsed, damage):
         list(Blob(bytes(content)).open())
 
 
-TOKEN = "ghp_" + "a1" * 18
-SECRETS = {
-    "token": f"push with {TOKEN} now",
-    "installation token": "ghs_123456_eyJhbGciOiJSUzI1NiJ9." + "aB-_." * 60,
-    "fine-grained token": "github_pat_" + "A1_" * 20,
-    "AWS key": "AKIA" + "ABCDEFGH" * 2,
-    "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
-    "escaped key": 'k="-----BEGIN PRIVATE KEY-----\\nMIIabc\\n-----END PRIVATE KEY-----\\n" after',
-}
-
-
 @pytest.mark.parametrize("line", SECRETS.values(), ids=SECRETS)
 def test_secrets_are_masked_before_anything_is_stored(parsed, line):
     found, blob = parsed(f"{AT.format(1)}{line}\n##[error]failed with {line}\n")
@@ -187,15 +236,6 @@ def test_almost_secrets_stay(parsed):
     assert found["secrets_masked"] == 0
 
 
-STEPS = [
-    JobStep(name="Set up job", number=1, started_at="2026-11-22T10:00:00Z"),
-    JobStep(name="Build", number=2, started_at="2026-11-22T10:00:02Z"),
-    JobStep(name="Test", number=3, started_at="2026-11-22T10:00:02Z"),
-    JobStep(name="Skipped", number=4, started_at=None),
-    JobStep(name="Post", number=5, started_at="2026-11-22T10:00:05Z"),
-]
-
-
 @pytest.mark.parametrize(
     ("second", "step"),
     [("0", "Set up job"), ("1", "Set up job"), ("2", "Test"), ("4", "Test"), ("5", "Post")],
@@ -213,17 +253,6 @@ def test_without_a_time_the_step_is_unknown(parsed):
 
 def rule(name, pattern):
     return f"[[rule]]\nname = '{name}'\npattern = '''{pattern}'''\n"
-
-
-SAME = [
-    ("/home/runner/work/npu/npu/src/a.cpp: bad", "/home/ci/actions/_work/project/project/src/a.cpp: bad"),
-    ("no file /tmp/pytest-of-me/x1", "no file /tmp/tmpq8xw_/y"),
-    ("pid 12345 gone", "pid 999999 gone"),
-    ("address 0x7ffe12345678", "address 0xdeadbeefdeadbeef"),
-    ("commit 0123abcd4567", "commit ffeeddccbbaa"),
-    ("two   words", "two words"),
-    ("at 12345678 ns", "at 1234567 ns"),
-]
 
 
 @pytest.mark.parametrize("texts", SAME)
@@ -266,3 +295,43 @@ def test_the_parser_imports_the_core_and_itself_only():
     ours = {name for name in loaded - packages if name.startswith("bot.")}
     assert {name for name in ours if not name.startswith(allowed)} == set()
     assert not {"sqlalchemy", "aiohttp", "jinja2"} & loaded
+
+
+def stored(log):
+    masking = Masking()
+    return b"".join(
+        masking.block(block) for block in PlainLog(io.BytesIO(log.encode()))
+    ).decode(), masking.masked
+
+
+@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
+@pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
+def test_tokens_are_masked(token, around):
+    text, masked = stored(f"{STAMP}before\n{STAMP}{around.format(token)}\n{STAMP}after\n")
+    assert ("TOPSECRET" in text, masked) == (False, 1)
+    assert text.startswith(f"{STAMP}before\n{STAMP}")
+    assert text.endswith(f"\n{STAMP}after\n")
+    assert "TOPSECRET" not in mask(around.format(token))
+
+
+def test_a_colour_inside_a_token_keeps_nothing_of_it():
+    split = "ghp_" + "TOPSECRET" * 2 + "\x1b[1m" + "TOPSECRET" * 2
+    assert stored(f"{STAMP}with \x1b[31m{split}\x1b[0m now\n") == (f"{STAMP}with \x1b[31m***\x1b[0m now\n", 1)
+    assert mask(f"with {split} now") == "with *** now"
+
+
+@pytest.mark.parametrize("decorated", DECORATED.values(), ids=DECORATED)
+@pytest.mark.parametrize("kind", ["RSA PRIVATE KEY", "PRIVATE KEY", "PGP PRIVATE KEY BLOCK"])
+def test_keys_are_masked(kind, decorated):
+    key = [f"-----BEGIN {kind}-----", "Version: 2", "", *BODY, f"-----END {kind}-----"]
+    lines = [decorated.format(line) for line in key]
+    text, masked = stored("".join(f"{STAMP}{line}\n" for line in [*lines, "all is well, really"]))
+    assert ("SECRET" in text, "Version" in text, masked) == (False, False, 1)
+    assert text.endswith(f"{STAMP}all is well, really\n")
+    assert text.count("\n") == len(lines) + 1
+    assert "SECRET" not in mask("\n".join(lines))
+
+
+def test_a_text_without_secrets_is_the_same():
+    for text in ("", "a_b-c", "-----BEGIN CERTIFICATE-----\nMII\n", "\x1b[31mred_\x1b[0m", "ghp_short"):
+        assert mask(text) == text

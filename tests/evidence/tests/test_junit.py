@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import zipfile
@@ -12,35 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from bot.cli import main
+from bot.evidence.collect.parse.contract import Broken, Refused
+from bot.evidence.tests.parse.junit import NoReport
+from bot.evidence.tests.parse.reports import parse_report
+from tests.samples import each
 
 ROOT = Path(__file__).parents[3]
-
-
-def run(*paths):
-    return CliRunner().invoke(main, ["tests", "read", *map(str, paths), "--json"])
-
-
-def said(*paths):
-    done = run(*paths)
-    return json.loads(done.output)
-
-
-@pytest.fixture
-def read(tmp_path):
-    def read(text, name="report.xml"):
-        path = tmp_path / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return said(path)
-
-    return read
-
-
-def cases(found):
-    return [
-        (case["name"], case["outcome"], case["attempts"], case["failed_attempts"]) for case in found["cases"]
-    ]
-
-
 FAIL = "<failure message='no'>trace</failure>"
 PRODUCERS = {
     "pytest, passed at the second attempt": (
@@ -161,6 +139,43 @@ PRODUCERS = {
         0,
     ),
 }
+LAUGHS = "<!DOCTYPE l [<!ENTITY a 'ha'>" + "".join(
+    f"<!ENTITY {b} '{f'&{a};' * 10}'>" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+)
+PARTS = (
+    b"<?xml version='1.0' encoding='gbk'?>", b"<?xml version='1.0' encoding='utf-16'?>", b"<?xml version='1.0'?>",
+    b"<testsuites name='pytest tests'>", b"<testsuites>", b"<testsuite name='a' failures='9'>", b"<testsuite>",
+    b"<testcase name='t' classname='c' line='3'/>", b"<testcase name='t' classname='c' line='4'>", b"<testcase/>",
+    b"<failure message='m'>", b"<error/>", b"<skipped type='todo'/>", b"<flakyFailure/>", b"<system-out>", b"<properties/>",
+    b"</system-out>", b"</failure>", b"</testcase>", b"</testsuite>", b"</testsuites>", b"\x1b[31m", b"&#27;", b"&#0;",
+    b"\xff\xfe", b"\0", b"\xc2", b"text", b"]]>", b"<![CDATA[", b"<!-- ", b" -->", b"<!DOCTYPE x>", b"<gtester>", b"&amp;",
+    b"<xsl:stylesheet>", b"\n", b"name='" + b"n" * 2_000 + b"'", b"<a:testsuite xmlns:a='u'>",
+)  # fmt: skip
+
+
+def run(*paths):
+    return CliRunner().invoke(main, ["tests", "read", *map(str, paths), "--json"])
+
+
+def said(*paths):
+    done = run(*paths)
+    return json.loads(done.output)
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text, name="report.xml"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return said(path)
+
+    return read
+
+
+def cases(found):
+    return [
+        (case["name"], case["outcome"], case["attempts"], case["failed_attempts"]) for case in found["cases"]
+    ]
 
 
 @pytest.mark.parametrize("producer", PRODUCERS)
@@ -266,11 +281,6 @@ def nested(depth):
 @pytest.mark.parametrize("text", [attribute(64 * 1024), attributes(64), nested(64), "<testsuites/>"])
 def test_at_the_limit_a_report_is_read(read, text):
     assert read(text)["unreadable"] == []
-
-
-LAUGHS = "<!DOCTYPE l [<!ENTITY a 'ha'>" + "".join(
-    f"<!ENTITY {b} '{f'&{a};' * 10}'>" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
-)
 
 
 @pytest.mark.parametrize(
@@ -398,3 +408,33 @@ def test_the_reader_loads_no_database_and_no_server():
 
 def test_a_path_that_is_not_there_is_a_wrong_command(tmp_path):
     assert run(tmp_path / "none.xml").exit_code == 2
+
+
+def pieces(content, seed):
+    """A content in pieces of any size, as often as it is asked for."""
+    cuts = sorted(random.Random(seed).choices(range(len(content) + 1), k=3))
+    return lambda: (content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True))
+
+
+def generated(seed):
+    chance = random.Random(seed)
+    parts = list(chance.choices(PARTS, k=chance.randrange(1, 30)))
+    if chance.random() < 0.7:  # most of a report that is whole
+        parts = [b"<testsuites><testsuite name='s'>", *parts[:6], b"</testsuite></testsuites>", *parts[6:8]]
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("block", each(10, range(20)))
+def test_whatever_a_report_holds_it_is_read_or_named_with_a_reason(block):
+    read, reasons = 0, set()
+    for seed in range(block * 100, block * 100 + 100):
+        try:
+            report = parse_report("r.xml", pieces(generated(seed), seed))
+        except (Broken, Refused, NoReport) as error:
+            reasons.add(str(error))
+        else:
+            read += 1
+            counted = sum(len(group.in_order()) for group in report.cases.groups.values())
+            assert counted == len(report.cases)
+    assert read < 100
+    assert "" not in reasons

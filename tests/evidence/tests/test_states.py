@@ -1,4 +1,4 @@
-"""Is a test flaky or broken?"""
+"""Is a test flaky or broken, what differs between two sides, and where did it fail?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import time
 import pytest
 
 from bot.evidence.tests import states
+from bot.evidence.tests.comparing import Change, add_jobs, compare_sides
+from bot.evidence.tests.job_results import SourceLine, find_source_line
+from bot.evidence.tests.parse import block
+from bot.evidence.tests.parse.block import NO_TIME, Code, code_of
 from bot.evidence.tests.states import DAY, JudgedState, Observation, State
 from tests.command import ootbot
 from tests.evidence.tests.reported import case, known_tests, ran, xml
@@ -16,6 +20,8 @@ from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 
 NOW = 100 * DAY
+FLAKY = JudgedState(State.FLAKY, 5, {"flaky": 2})
+P, F, E, S, X = Code.PASSED, Code.FAILED, Code.ERROR, Code.SKIPPED, Code.XFAILED
 
 
 def runs(drawing, *, every=3_600_000, until=NOW):
@@ -64,9 +70,6 @@ def test_a_state_by_what_runs_said(drawing, state):
     assert judged.state == state
     shuffled = random.Random(1).sample(seen, len(seen))
     assert states.evaluate(shuffled, None, now=NOW) == judged
-
-
-FLAKY = JudgedState(State.FLAKY, 5, {"flaky": 2})
 
 
 @pytest.mark.parametrize(
@@ -175,3 +178,93 @@ async def test_the_console_shows_a_tests_history_and_resets_it(bot, github):
     assert (await shown(bot))["test_a"] == "healthy"
     code, _, err = await ootbot(bot, "tests", "history", UPSTREAM, "none")
     assert (code, "no test of that name" in err) == (1, True)
+
+
+def side(jobs):
+    return add_jobs({}, jobs)
+
+
+def job(family="ci / test", **tests):
+    """A job in which test t1 ended as `t1` says, after one attempt."""
+    cases = [(int(name[1:]), code_of(outcome, 1), NO_TIME) for name, outcome in tests.items()]
+    return family, block.decode(block.encode(cases))
+
+
+def changes(base, head):
+    found = compare_sides(side(base), side(head))
+    assert {change: len(tests) for change, tests in found.changed.items()} == found.counts
+    return {change.value: [one.test_id for one in tests] for change, tests in found.changed.items() if tests}
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "change"),
+    [
+        (P, F, "newly_failing"),
+        (P, E, "newly_failing"),
+        (S, F, "newly_failing"),
+        (F, E, "still_failing"),
+        (F, P, "fixed"),
+        (F, X, "fixed"),
+        (F, S, None),  # skipping is no fix
+        (P, S, "newly_skipped"),
+        (X, S, "newly_skipped"),
+        (P, P, None),
+        (S, S, None),
+        (S, P, None),
+    ],
+)
+def test_how_a_test_changed(base, head, change):
+    assert changes([job(t1=base)], [job(t1=head)]) == ({change: [1]} if change else {})
+
+
+def test_tests_that_are_only_on_one_side_are_new_or_gone():
+    assert changes([job(t1=P, t2=P)], [job(t1=P, t3=F)]) == {"new": [3], "gone": [2]}
+
+
+def test_a_re_run_that_passes_takes_a_failure_back_in_any_order():
+    failed, passed = job(t1=F, t2=P), job(t1=P)
+    for head in ([failed, passed], [passed, failed]):
+        assert changes([job(t1=P, t2=P)], head) == {}
+    assert changes([job(t1=P)], [job(t1=F), job(t1=S)]) == {"newly_failing": [1]}
+
+
+def test_shards_of_a_family_are_one():
+    assert changes([job(t1=P), job(t2=P)], [job(t2=P), job(t1=F)]) == {"newly_failing": [1]}
+
+
+def test_a_family_that_did_not_run_says_nothing():
+    found = compare_sides(
+        side([job("linux", t1=P), job("mac", t1=P)]), side([job("linux", t1=P), job("win", t1=F)])
+    )
+    assert (found.only_head, found.only_base, found.families) == (["win"], ["mac"], 1)
+    assert sum(found.counts.values()) == 0
+
+
+def test_of_very_many_changes_all_are_counted_and_some_named():
+    base, head = [job(**{f"t{n}": P for n in range(1, 50)})], [job(**{f"t{n}": F for n in range(1, 50)})]
+    found = compare_sides(side(base), side(head), most=10)
+    assert found.counts[Change.NEWLY_FAILING] == 49
+    assert [one.test_id for one in found.changed[Change.NEWLY_FAILING]] == list(range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "text", "expected"),
+    [
+        ("test_x.py", None, "test_x.py:41: in f\n    g()\nlib/g.py:9: AssertionError", ("test_x.py", 41)),
+        ("", None, "/src/tests/op_test.cc:42\nExpected equality", ("/src/tests/op_test.cc", 42)),
+        ("", None, "op_test.cc:42: Failure", ("op_test.cc", 42)),
+        ("", None, "thread 't' panicked at src/lib.rs:10:5:\nassertion failed", ("src/lib.rs", 10)),
+        ("", None, "thread 't' panicked at 'a: b', src/lib.rs:10:5", ("src/lib.rs", 10)),
+        ("", None, "    add_test.go:12: 3 is not 4", ("add_test.go", 12)),
+        ("t/test_x.py", None, 'File "D:\\a\\p\\t\\test_x.py", line 3, in f', ("D:/a/p/t/test_x.py", 3)),
+        ("op_test.cc", 7, "no place", ("op_test.cc", 7)),
+        ("op_test.cc", 7, "/x/other.cc:9: Failure", ("op_test.cc", 7)),
+        ("op_test.cc", None, "/x/other.cc:9: Failure", None),
+        ("", 7, "at 12:30:05 on 127.0.0.1:8080", None),
+        ("", None, "../../etc/passwd.txt:3: x", None),
+        ("", None, "a.py:0: x\nb.py:99999999999: x", None),
+        ("", None, "x" * 4096 + ":1: x", None),
+    ],
+)
+def test_where_a_test_failed_is_read_of_the_usual_texts(file, line, text, expected):
+    assert find_source_line(file, line, text) == (expected and SourceLine(*expected))

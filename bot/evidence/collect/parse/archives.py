@@ -46,6 +46,15 @@ EXTRA = struct.Struct("<2H")
 EXTRA64 = 0x0001
 FULL16, FULL32 = 0xFFFF, 0xFFFFFFFF  # the value is in the ZIP64 record
 ENCRYPTED, DESCRIPTOR, UTF8 = 0x1, 0x8, 0x800  # flag bits
+MIB = 1024 * 1024
+MOST_INFLATED = 256 * MIB  # of one member
+MOST_INFLATED_IN_ALL = 2048 * MIB
+MOST_RATIO = 200  # once over RATIO_FROM
+RATIO_FROM = 10 * MIB  # bytes inflated
+STORED, DEFLATED = 0, 8  # methods
+PIECE = 256 * 1024
+SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # of an archive, and of an empty one
+SLACK = 1024  # bytes between two members that are fetched along rather than asked for apart
 
 
 class Entry(NamedTuple):
@@ -75,6 +84,13 @@ class DirectoryPlace(NamedTuple):
     entries: int
 
 
+@dataclass(kw_only=True)
+class Totals:
+    """How much of one archive was inflated so far."""
+
+    inflated: int = 0
+
+
 def find_directory(file: IO[bytes]) -> DirectoryPlace:
     """Find the directory; raises Refused over a limit or for contradictions, Broken without an end."""
     size = file.seek(0, 2)
@@ -99,45 +115,6 @@ def find_directory(file: IO[bytes]) -> DirectoryPlace:
     return place
 
 
-def _find_end(tail: bytes) -> int:
-    """Return where the end record begins; its comment must reach the end of the file."""
-    places = []
-    at = tail.rfind(END_SIGNATURE)
-    while at >= 0:
-        if at + END.size <= len(tail) and at + END.size + END.unpack_from(tail, at)[-1] == len(tail):
-            places.append(at)
-        at = tail.rfind(END_SIGNATURE, 0, at)
-    if not places:
-        raise Broken("this is no ZIP archive, or its end is missing")
-    if len(places) > 1:
-        _contradict("it has several end records")
-    return places[0]
-
-
-def _place_zip64(
-    file: IO[bytes], content: bytes, locator: int, place: DirectoryPlace
-) -> tuple[DirectoryPlace, int]:
-    """Return where the directory lies by the ZIP64 record, and where it must end."""
-    _, disk, at, disks = LOCATOR.unpack(content)
-    if disk or disks != 1 or at + END64.size > locator:
-        _contradict("its ZIP64 record is not where it should be")
-    file.seek(at)
-    record = file.read(END64.size)
-    if not record.startswith(END64_SIGNATURE):
-        raise Broken("the ZIP archive's end record is damaged")
-    _, rest, _, _, disk, first_disk, here, entries, directory, start = END64.unpack(record)
-    if disk or first_disk or here != entries or at + 12 + rest != locator:
-        _contradict("its ZIP64 record is not where it should be")
-    for short, full, long in (
-        (place.entries, FULL16, entries),
-        (place.size, FULL32, directory),
-        (place.start, FULL32, start),
-    ):
-        if short not in {full, long}:
-            _contradict("its two end records differ")
-    return DirectoryPlace(start=start, size=directory, entries=entries), at
-
-
 def read_directory(file: IO[bytes]) -> list[Entry]:
     """Return all members, in the order of the directory; raises Refused and Broken."""
     place = find_directory(file)
@@ -157,99 +134,6 @@ def read_directory(file: IO[bytes]) -> list[Entry]:
     if len(entries) != place.entries:
         _contradict(f"its directory has not the {place.entries:,} entries that its end record counts")
     return _with_ends(entries, place.start)
-
-
-def _read_entry(content: bytes, at: int) -> tuple[Entry, int]:
-    fields = ENTRY.unpack_from(content, at)
-    flags, method, checksum = fields[3], fields[4], fields[7]
-    name_length, extra_length, comment_length, disk = fields[10:14]
-    name_at = at + ENTRY.size
-    extra_at = name_at + name_length
-    following = extra_at + extra_length + comment_length
-    if following > len(content):
-        raise Broken("the ZIP archive's directory is cut off")
-    raw_name = content[name_at:extra_at]
-    inflated, packed, offset = _large(
-        content[extra_at : extra_at + extra_length], [fields[9], fields[8], fields[16]]
-    )
-    if disk:
-        _contradict("it claims to be one of several parts")
-    entry = Entry(
-        name=_decode(raw_name, flags),
-        raw_name=raw_name,
-        flags=flags,
-        method=method,
-        checksum=checksum,
-        packed=packed,
-        inflated=inflated,
-        offset=offset,
-        until=0,
-    )
-    return entry, following
-
-
-def _large(extra: bytes, values: list[int]) -> list[int]:
-    """Return sizes and offset, read from the ZIP64 field where needed."""
-    if FULL32 not in values:
-        return values
-    field = next((body for kind, body in _extra_fields(extra) if kind == EXTRA64), b"")
-    numbers = iter(struct.unpack_from(f"<{len(field) // 8}Q", field))
-    numbers64 = [next(numbers, None) if value == FULL32 else value for value in values]
-    if None in numbers64:
-        raise Broken("a size in the ZIP archive's directory is missing")
-    return [value for value in numbers64 if value is not None]
-
-
-def _extra_fields(extra: bytes) -> list[tuple[int, bytes]]:
-    fields: list[tuple[int, bytes]] = []
-    at = 0
-    while at + EXTRA.size <= len(extra):
-        kind, length = EXTRA.unpack_from(extra, at)
-        at += EXTRA.size
-        fields.append((kind, extra[at : at + length]))
-        at += length
-    return fields
-
-
-def _decode(raw: bytes, flags: int) -> str:
-    """Decode a name; bytes that are no text become replacement characters."""
-    if flags & UTF8:
-        return raw.decode("utf-8", "replace")
-    return raw.decode("cp437")
-
-
-def _with_ends(entries: list[Entry], directory: int) -> list[Entry]:
-    """Return the entries with their latest possible ends; raises Refused where two overlap."""
-    begins = sorted({entry.offset for entry in entries} | {directory})
-    if begins[-1] != directory or len(begins) != len(entries) + 1:
-        _contradict("its members overlap")
-    following = dict(itertools.pairwise(begins))
-    bounded = [entry._replace(until=following[entry.offset]) for entry in entries]
-    for entry in bounded:
-        if entry.offset + LOCAL.size + len(entry.raw_name) + entry.packed > entry.until:
-            _contradict("its members overlap")
-    return bounded
-
-
-def _contradict(how: str) -> NoReturn:
-    raise Refused(f"the ZIP archive contradicts itself: {how}")
-
-
-MIB = 1024 * 1024
-MOST_INFLATED = 256 * MIB  # of one member
-MOST_INFLATED_IN_ALL = 2048 * MIB
-MOST_RATIO = 200  # once over RATIO_FROM
-RATIO_FROM = 10 * MIB  # bytes inflated
-STORED, DEFLATED = 0, 8  # methods
-PIECE = 256 * 1024
-SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # of an archive, and of an empty one
-
-
-@dataclass(kw_only=True)
-class Totals:
-    """How much of one archive was inflated so far."""
-
-    inflated: int = 0
 
 
 class Archive:
@@ -285,46 +169,6 @@ class Member:
     def content(self) -> bytes:
         """Return the whole content."""
         return b"".join(self.pieces())
-
-
-def _checked_entry(pieces: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-    """Yield the pieces; raises Broken where their size or checksum differs from the directory's."""
-    size, checksum = 0, 0
-    for piece in pieces:
-        size += len(piece)
-        checksum = zlib.crc32(piece, checksum)
-        if size > entry.inflated:
-            raise Broken("it is longer than its directory says")
-        yield piece
-    if size != entry.inflated or checksum != entry.checksum:
-        raise Broken("its length or checksum is wrong")
-
-
-def _inflate(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
-    """Yield a member's content in pieces of some size; raises Broken where it ends early, and zlib's error."""
-    at, left = content_start(file, entry), entry.packed
-    inflate = zlib.decompressobj(-zlib.MAX_WBITS) if entry.method == DEFLATED else None
-    while left:
-        file.seek(at)
-        packed = file.read(min(PIECE, left))
-        if not packed:
-            raise Broken("the archive is cut off")
-        at, left = at + len(packed), left - len(packed)
-        if inflate is None:
-            yield packed
-            continue
-        while packed and not inflate.eof:
-            if piece := inflate.decompress(packed, PIECE):
-                yield piece
-            packed = inflate.unconsumed_tail
-        if inflate.eof:
-            break
-    if inflate is None:
-        return
-    while not inflate.eof and (piece := inflate.decompress(b"", PIECE)):
-        yield piece
-    if not inflate.eof or inflate.unused_data or left:
-        raise Broken("its content does not end where its directory says")
 
 
 def content_start(file: IO[bytes], entry: Entry) -> int:
@@ -408,9 +252,6 @@ def printable(name: str) -> str:
     )[:100]
 
 
-SLACK = 1024  # bytes between two members that are fetched along rather than asked for apart
-
-
 def plan_ranges(given: ParserInput) -> Ranges:
     """Return the missing parts; `options` says where the part that is there begins."""
     with given.path.open("rb") as file:
@@ -420,6 +261,161 @@ def plan_ranges(given: ParserInput) -> Ranges:
         entries = read_directory(file)
     wanted = [entry for entry in entries if name_matches(entry.name.casefold(), given.members)]
     return Ranges(members=list(_joined_ranges(sorted((entry.offset, entry.until) for entry in wanted))))
+
+
+def _find_end(tail: bytes) -> int:
+    """Return where the end record begins; its comment must reach the end of the file."""
+    places = []
+    at = tail.rfind(END_SIGNATURE)
+    while at >= 0:
+        if at + END.size <= len(tail) and at + END.size + END.unpack_from(tail, at)[-1] == len(tail):
+            places.append(at)
+        at = tail.rfind(END_SIGNATURE, 0, at)
+    if not places:
+        raise Broken("this is no ZIP archive, or its end is missing")
+    if len(places) > 1:
+        _contradict("it has several end records")
+    return places[0]
+
+
+def _place_zip64(
+    file: IO[bytes], content: bytes, locator: int, place: DirectoryPlace
+) -> tuple[DirectoryPlace, int]:
+    """Return where the directory lies by the ZIP64 record, and where it must end."""
+    _, disk, at, disks = LOCATOR.unpack(content)
+    if disk or disks != 1 or at + END64.size > locator:
+        _contradict("its ZIP64 record is not where it should be")
+    file.seek(at)
+    record = file.read(END64.size)
+    if not record.startswith(END64_SIGNATURE):
+        raise Broken("the ZIP archive's end record is damaged")
+    _, rest, _, _, disk, first_disk, here, entries, directory, start = END64.unpack(record)
+    if disk or first_disk or here != entries or at + 12 + rest != locator:
+        _contradict("its ZIP64 record is not where it should be")
+    for short, full, long in (
+        (place.entries, FULL16, entries),
+        (place.size, FULL32, directory),
+        (place.start, FULL32, start),
+    ):
+        if short not in {full, long}:
+            _contradict("its two end records differ")
+    return DirectoryPlace(start=start, size=directory, entries=entries), at
+
+
+def _read_entry(content: bytes, at: int) -> tuple[Entry, int]:
+    fields = ENTRY.unpack_from(content, at)
+    flags, method, checksum = fields[3], fields[4], fields[7]
+    name_length, extra_length, comment_length, disk = fields[10:14]
+    name_at = at + ENTRY.size
+    extra_at = name_at + name_length
+    following = extra_at + extra_length + comment_length
+    if following > len(content):
+        raise Broken("the ZIP archive's directory is cut off")
+    raw_name = content[name_at:extra_at]
+    inflated, packed, offset = _large(
+        content[extra_at : extra_at + extra_length], [fields[9], fields[8], fields[16]]
+    )
+    if disk:
+        _contradict("it claims to be one of several parts")
+    entry = Entry(
+        name=_decode(raw_name, flags),
+        raw_name=raw_name,
+        flags=flags,
+        method=method,
+        checksum=checksum,
+        packed=packed,
+        inflated=inflated,
+        offset=offset,
+        until=0,
+    )
+    return entry, following
+
+
+def _large(extra: bytes, values: list[int]) -> list[int]:
+    """Return sizes and offset, read from the ZIP64 field where needed."""
+    if FULL32 not in values:
+        return values
+    field = next((body for kind, body in _extra_fields(extra) if kind == EXTRA64), b"")
+    numbers = iter(struct.unpack_from(f"<{len(field) // 8}Q", field))
+    numbers64 = [next(numbers, None) if value == FULL32 else value for value in values]
+    if None in numbers64:
+        raise Broken("a size in the ZIP archive's directory is missing")
+    return [value for value in numbers64 if value is not None]
+
+
+def _extra_fields(extra: bytes) -> list[tuple[int, bytes]]:
+    fields: list[tuple[int, bytes]] = []
+    at = 0
+    while at + EXTRA.size <= len(extra):
+        kind, length = EXTRA.unpack_from(extra, at)
+        at += EXTRA.size
+        fields.append((kind, extra[at : at + length]))
+        at += length
+    return fields
+
+
+def _decode(raw: bytes, flags: int) -> str:
+    """Decode a name; bytes that are no text become replacement characters."""
+    if flags & UTF8:
+        return raw.decode("utf-8", "replace")
+    return raw.decode("cp437")
+
+
+def _with_ends(entries: list[Entry], directory: int) -> list[Entry]:
+    """Return the entries with their latest possible ends; raises Refused where two overlap."""
+    begins = sorted({entry.offset for entry in entries} | {directory})
+    if begins[-1] != directory or len(begins) != len(entries) + 1:
+        _contradict("its members overlap")
+    following = dict(itertools.pairwise(begins))
+    bounded = [entry._replace(until=following[entry.offset]) for entry in entries]
+    for entry in bounded:
+        if entry.offset + LOCAL.size + len(entry.raw_name) + entry.packed > entry.until:
+            _contradict("its members overlap")
+    return bounded
+
+
+def _contradict(how: str) -> NoReturn:
+    raise Refused(f"the ZIP archive contradicts itself: {how}")
+
+
+def _checked_entry(pieces: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+    """Yield the pieces; raises Broken where their size or checksum differs from the directory's."""
+    size, checksum = 0, 0
+    for piece in pieces:
+        size += len(piece)
+        checksum = zlib.crc32(piece, checksum)
+        if size > entry.inflated:
+            raise Broken("it is longer than its directory says")
+        yield piece
+    if size != entry.inflated or checksum != entry.checksum:
+        raise Broken("its length or checksum is wrong")
+
+
+def _inflate(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
+    """Yield a member's content in pieces of some size; raises Broken where it ends early, and zlib's error."""
+    at, left = content_start(file, entry), entry.packed
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS) if entry.method == DEFLATED else None
+    while left:
+        file.seek(at)
+        packed = file.read(min(PIECE, left))
+        if not packed:
+            raise Broken("the archive is cut off")
+        at, left = at + len(packed), left - len(packed)
+        if inflate is None:
+            yield packed
+            continue
+        while packed and not inflate.eof:
+            if piece := inflate.decompress(packed, PIECE):
+                yield piece
+            packed = inflate.unconsumed_tail
+        if inflate.eof:
+            break
+    if inflate is None:
+        return
+    while not inflate.eof and (piece := inflate.decompress(b"", PIECE)):
+        yield piece
+    if not inflate.eof or inflate.unused_data or left:
+        raise Broken("its content does not end where its directory says")
 
 
 def _joined_ranges(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

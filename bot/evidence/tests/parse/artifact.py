@@ -62,6 +62,27 @@ REPEATS_LEAST = 10  # repetitions of a test
 REPEATS_SHARE = 0.9  # of all cases
 _REPEAT = re.compile(r"(.*)\[\d+(?:-\d+)?\]", re.DOTALL)  # x[3], x[3-50]
 RERUN_NOTE = '{"num_green"'  # begins what a run of disabled tests says of a case that it skipped
+FILES_MOST = 5_000  # of a job
+BYTES_MOST = 8 * 1024 * 1024  # of one document
+
+
+class _Found(NamedTuple):
+    """An encoded report, with what it is ordered by."""
+
+    member: str
+    digest: bytes
+    encoded: bytes
+
+
+class _ExcludedFile(msgspec.Struct):
+    test_file: str
+
+
+class _ExclusionsDocument(msgspec.Struct):
+    excluded: list[_ExcludedFile] = []
+
+
+_DECODER = msgspec.json.Decoder(_ExclusionsDocument)
 
 
 def parse_artifact(given: ParserInput) -> StoredReports:
@@ -90,6 +111,46 @@ def parse_artifact(given: ParserInput) -> StoredReports:
         member, reason = writer.stored.unreadable[0]
         raise Broken(f"no report in it can be read; {member}: {reason}", answer=writer.stored)
     return writer.stored
+
+
+def merge_parts(given: ParserInput) -> Merged:
+    """Merge the parts of a job in a folder."""
+    results = reports.Results()
+    parts = [part for path in sorted(given.path.iterdir()) for part in _parts(path)]
+    parts.sort(key=lambda part: (part.member, part.digest))
+    for part in parts:
+        try:
+            results.merge(_report_of(part))
+        except Refused as error:
+            results.refuse(part.member, str(error))
+    return _merged(results)
+
+
+def is_repeats(names: Iterable[str]) -> bool:
+    """Whether nine in ten cases are among ten or more repetitions of a test."""
+    repeated: Counter[str] = Counter()
+    count = 0
+    for name in names:
+        count += 1
+        if name.endswith("]") and (repeat := _REPEAT.fullmatch(name)):
+            repeated[repeat[1]] += 1
+    many = sum(times for times in repeated.values() if times >= REPEATS_LEAST)
+    return count > 0 and many >= REPEATS_SHARE * count
+
+
+def parse_exclusions(given: ParserInput) -> ExcludedFiles:
+    """Return the files named by all documents of an archive; raises Broken if one cannot be read."""
+    files: set[str] = set()
+    with archives.open_archive(given.path) as archive:
+        for member in archives.readable_members(archive):
+            if any(fnmatchcase(member.name, pattern) for pattern in EXCLUSIONS):
+                files |= {
+                    without_ending(excluded.test_file) for excluded in _read_exclusions(member).excluded
+                }
+    files.discard("")
+    if len(files) > FILES_MOST:
+        raise Refused(f"over {FILES_MOST:,} files left out")
+    return ExcludedFiles(files=sorted(files))
 
 
 class _Writer:
@@ -165,27 +226,6 @@ def _part_of(report: reports.Report) -> ReportPart:
 def _text(text: str) -> str:
     """Return a text without NUL, which no database takes."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text
-
-
-def merge_parts(given: ParserInput) -> Merged:
-    """Merge the parts of a job in a folder."""
-    results = reports.Results()
-    parts = [part for path in sorted(given.path.iterdir()) for part in _parts(path)]
-    parts.sort(key=lambda part: (part.member, part.digest))
-    for part in parts:
-        try:
-            results.merge(_report_of(part))
-        except Refused as error:
-            results.refuse(part.member, str(error))
-    return _merged(results)
-
-
-class _Found(NamedTuple):
-    """An encoded report, with what it is ordered by."""
-
-    member: str
-    digest: bytes
-    encoded: bytes
 
 
 def _parts(path: Path) -> Iterator[_Found]:
@@ -311,48 +351,6 @@ def _exceptional(position: int, attempts: Sequence[Attempt], properties: dict[st
         line=next((attempt.line for attempt in reversed(attempts) if attempt.line), None),
         properties=properties,
     )
-
-
-def is_repeats(names: Iterable[str]) -> bool:
-    """Whether nine in ten cases are among ten or more repetitions of a test."""
-    repeated: Counter[str] = Counter()
-    count = 0
-    for name in names:
-        count += 1
-        if name.endswith("]") and (repeat := _REPEAT.fullmatch(name)):
-            repeated[repeat[1]] += 1
-    many = sum(times for times in repeated.values() if times >= REPEATS_LEAST)
-    return count > 0 and many >= REPEATS_SHARE * count
-
-
-FILES_MOST = 5_000  # of a job
-BYTES_MOST = 8 * 1024 * 1024  # of one document
-
-
-class _ExcludedFile(msgspec.Struct):
-    test_file: str
-
-
-class _ExclusionsDocument(msgspec.Struct):
-    excluded: list[_ExcludedFile] = []
-
-
-_DECODER = msgspec.json.Decoder(_ExclusionsDocument)
-
-
-def parse_exclusions(given: ParserInput) -> ExcludedFiles:
-    """Return the files named by all documents of an archive; raises Broken if one cannot be read."""
-    files: set[str] = set()
-    with archives.open_archive(given.path) as archive:
-        for member in archives.readable_members(archive):
-            if any(fnmatchcase(member.name, pattern) for pattern in EXCLUSIONS):
-                files |= {
-                    without_ending(excluded.test_file) for excluded in _read_exclusions(member).excluded
-                }
-    files.discard("")
-    if len(files) > FILES_MOST:
-        raise Refused(f"over {FILES_MOST:,} files left out")
-    return ExcludedFiles(files=sorted(files))
 
 
 def _read_exclusions(member: Member) -> _ExclusionsDocument:

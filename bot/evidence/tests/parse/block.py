@@ -26,6 +26,8 @@ MOST_CASES = 4_000_000
 ATTEMPTS_MOST = 7  # more are written as that
 FLAKY = 0x80
 BYTES_A_CASE = 9
+RULES = 2  # raised when reports are read in another way: what was read before is read again
+EXCLUSIONS = ("td_exclusions*.json", "*/td_exclusions*.json")  # members of an archive
 
 
 class Code(IntEnum):
@@ -77,65 +79,6 @@ class Block(NamedTuple):
             )
             at += 1
         return cases_of_test
-
-
-def code_of(outcome: int, attempts: int, *, flaky: bool = False) -> int:
-    """Return the byte of an outcome after so many attempts."""
-    return outcome | min(attempts, ATTEMPTS_MOST) << 4 | (FLAKY if flaky else 0)
-
-
-def outcome_of(code: int) -> Code:
-    """Return the outcome that a byte encodes."""
-    return Code(code & 0xF)
-
-
-def attempts_of(code: int) -> int:
-    """Return the number of attempts that a byte encodes."""
-    return code >> 4 & ATTEMPTS_MOST
-
-
-def encode(cases: Iterable[tuple[int, int, int]]) -> bytes:
-    """Return a block of cases: test id, byte of outcome and attempts, milliseconds or NO_TIME; in any order."""
-    ordered = sorted(cases)
-    ids, codes, times = zip(*ordered, strict=True) if ordered else ((), (), ())
-    deltas = array("I", map(sub, ids, chain((0,), ids)))
-    packed = zlib.compress(_little(deltas).tobytes() + bytes(codes) + _little(array("I", times)).tobytes(), 6)
-    return HEADER.pack(FORMAT, len(ordered)) + packed
-
-
-def decode(block: bytes) -> Block:
-    """Return the cases of a block; raises Damaged."""
-    try:
-        number, count = HEADER.unpack_from(block)
-        if number != FORMAT or count > MOST_CASES:
-            raise Damaged(f"format {number} with {count:,} cases")
-        size = count * BYTES_A_CASE
-        inflating = zlib.decompressobj()
-        content = inflating.decompress(block[HEADER.size :], size + 1)
-    except (struct.error, zlib.error) as error:
-        raise Damaged(str(error)) from error
-    if len(content) != size or not inflating.eof:
-        raise Damaged("it is cut off")
-    deltas, times = array("I"), array("I")
-    deltas.frombytes(content[: 4 * count])
-    times.frombytes(content[5 * count :])
-    return Block(list(accumulate(_little(deltas))), content[4 * count : 5 * count], _little(times))
-
-
-def cases(block: bytes | None) -> Iterator[tuple[int, int, int]]:
-    """Yield test id, byte of outcome and attempts, and milliseconds of the cases of a block, if there is one."""
-    return iter(zip(*decode(block), strict=True)) if block else iter(repeat((0, 0, 0), 0))
-
-
-def _little(numbers: array[int]) -> array[int]:
-    if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers
-
-
-RULES = 2  # raised when reports are read in another way: what was read before is read again
-EXCLUSIONS = ("td_exclusions*.json", "*/td_exclusions*.json")  # members of an archive
 
 
 class Environment(msgspec.Struct, kw_only=True):
@@ -246,3 +189,58 @@ class Merged(msgspec.Struct, kw_only=True):
     groups: list[MergedGroup]
     flags: dict[str, str] = {}  # of the run report that began first, as the environment
     properties: dict[str, str] = {}
+
+
+def code_of(outcome: int, attempts: int, *, flaky: bool = False) -> int:
+    """Return the byte of an outcome after so many attempts."""
+    return outcome | min(attempts, ATTEMPTS_MOST) << 4 | (FLAKY if flaky else 0)
+
+
+def outcome_of(code: int) -> Code:
+    """Return the outcome that a byte encodes."""
+    return Code(code & 0xF)
+
+
+def attempts_of(code: int) -> int:
+    """Return the number of attempts that a byte encodes."""
+    return code >> 4 & ATTEMPTS_MOST
+
+
+def encode(cases: Iterable[tuple[int, int, int]]) -> bytes:
+    """Return a block of cases: test id, byte of outcome and attempts, milliseconds or NO_TIME; in any order."""
+    ordered = sorted(cases)
+    ids, codes, times = zip(*ordered, strict=True) if ordered else ((), (), ())
+    deltas = array("I", map(sub, ids, chain((0,), ids)))
+    packed = zlib.compress(_little(deltas).tobytes() + bytes(codes) + _little(array("I", times)).tobytes(), 6)
+    return HEADER.pack(FORMAT, len(ordered)) + packed
+
+
+def decode(block: bytes) -> Block:
+    """Return the cases of a block; raises Damaged."""
+    try:
+        number, count = HEADER.unpack_from(block)
+        if number != FORMAT or count > MOST_CASES:
+            raise Damaged(f"format {number} with {count:,} cases")
+        size = count * BYTES_A_CASE
+        inflating = zlib.decompressobj()
+        content = inflating.decompress(block[HEADER.size :], size + 1)
+    except (struct.error, zlib.error) as error:
+        raise Damaged(str(error)) from error
+    if len(content) != size or not inflating.eof:
+        raise Damaged("it is cut off")
+    deltas, times = array("I"), array("I")
+    deltas.frombytes(content[: 4 * count])
+    times.frombytes(content[5 * count :])
+    return Block(list(accumulate(_little(deltas))), content[4 * count : 5 * count], _little(times))
+
+
+def cases(block: bytes | None) -> Iterator[tuple[int, int, int]]:
+    """Yield test id, byte of outcome and attempts, and milliseconds of the cases of a block, if there is one."""
+    return iter(zip(*decode(block), strict=True)) if block else iter(repeat((0, 0, 0), 0))
+
+
+def _little(numbers: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers

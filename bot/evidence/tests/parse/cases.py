@@ -19,6 +19,7 @@ MOST_CASES = 2_000_000  # of one job
 MOST_PLACES = 100_000  # files and suites of one job
 NO_TIME = -1
 TIME_MOST = 2**31 - 1
+Path = tuple[str, ...]
 
 
 class Outcome(IntEnum):
@@ -62,6 +63,17 @@ class Declared(NamedTuple):
 
     name: str  # before a device or type was added
     language: str
+
+
+JUST_PASSED: Sequence[Attempt] = (PASS,)
+
+
+class Element(NamedTuple):
+    """A suite element of a report."""
+
+    name: str
+    hostname: str  # Playwright writes the project there
+    outer: int  # number of the element around it; 0: none
 
 
 class Case(NamedTuple):
@@ -223,9 +235,6 @@ class Group:
             yield Case(place, name, attempts, known, self.repeats.get(position, 1))
 
 
-JUST_PASSED: Sequence[Attempt] = (PASS,)
-
-
 def check_size(cases: int, places: int) -> None:
     """Raise Refused if a job has too many cases or suites."""
     if cases > MOST_CASES:
@@ -271,28 +280,9 @@ class Cases:
             yield from group.cases(place)
 
 
-class Element(NamedTuple):
-    """A suite element of a report."""
-
-    name: str
-    hostname: str  # Playwright writes the project there
-    outer: int  # number of the element around it; 0: none
-
-
-Path = tuple[str, ...]
-
-
 def path_of(number: int, elements: Sequence[Element]) -> tuple[Path, str]:
     """Return the path and the host name of a suite element."""
     return _path(number, elements), elements[number].hostname
-
-
-def _path(number: int, elements: Sequence[Element]) -> Path:
-    names: list[str] = []
-    while number:
-        names.append(elements[number].name)
-        number = elements[number].outer
-    return tuple(reversed(names))
 
 
 def qualifiers(paths: Sequence[tuple[Path, str]]) -> list[str]:
@@ -315,12 +305,6 @@ def qualifiers(paths: Sequence[tuple[Path, str]]) -> list[str]:
         seen[word] += 1
         numbered.append(word if seen[word] == 1 else f"{word} #{seen[word]}".strip())
     return numbered
-
-
-def _common(parts: Sequence[Path]) -> int:
-    """Count the names that all paths begin with."""
-    least = min(map(len, parts))
-    return next((at for at in range(least) if len({part[at] for part in parts}) > 1), least)
 
 
 def qualified(place: SourcePlace, qualifier: str) -> SourcePlace:
@@ -378,3 +362,17 @@ def merge(groups_by_place: Mapping[SourcePlace, Sequence[Group]]) -> dict[Source
                 known.declared |= group.declared
                 known.properties |= group.properties
     return whole
+
+
+def _path(number: int, elements: Sequence[Element]) -> Path:
+    names: list[str] = []
+    while number:
+        names.append(elements[number].name)
+        number = elements[number].outer
+    return tuple(reversed(names))
+
+
+def _common(parts: Sequence[Path]) -> int:
+    """Count the names that all paths begin with."""
+    least = min(map(len, parts))
+    return next((at for at in range(least) if len({part[at] for part in parts}) > 1), least)

@@ -47,6 +47,71 @@ SAME_NAMES_MOST = 200  # tests of one name in one suite, by their lines
 DIGITS = 9  # of a number that is claimed
 RETRYING = "openshift-tests"  # begins the suites of a tool of Prow that writes every attempt
 GRADLE = frozenset({"hostname", "timestamp"})
+EARLIER = frozenset({"rerun", "flakyFailure", "flakyError", "rerunFailure", "rerunError"})
+FINAL = {"failure": Outcome.FAILED, "error": Outcome.ERROR, "skipped": Outcome.SKIPPED}
+NOT_RUN = frozenset({"notrun", "disabled", "suppressed", "skipped"})
+TIMED_OUT = frozenset({"timeout", "timedout", "timed_out", "timed-out"})
+STATUSES = {
+    "fail": Outcome.FAILED,
+    "failed": Outcome.FAILED,
+    "failure": Outcome.FAILED,
+    "error": Outcome.ERROR,
+}
+STATUSES |= dict.fromkeys(TIMED_OUT, Outcome.TIMED_OUT)
+RANKS = {Outcome.FAILED: 3, Outcome.TIMED_OUT: 3, Outcome.ERROR: 2, Outcome.SKIPPED: 1, Outcome.XFAILED: 1}
+EXPECTED = re.compile(r"TEST_CASE tagged with !(?:mayfail|shouldfail)")  # Catch2, beside the failure
+# of CTest: it lists these tests among those that failed
+UNABLE = (
+    "Unable to find executable", "Required Files Missing", "Missing Configuration", "Failed to start",
+    "Failed to change working directory", "Insufficient resources",
+)  # fmt: skip
+TEARDOWN = "failed on teardown with"  # pytest
+# cargo nextest, .NET; JUnit 4 has an exception of its own
+_TIMEOUT_TYPES = re.compile(r"(?:test )?time-?out|(?:\w+\.)*TestTimedOutException", re.IGNORECASE)
+_TIMEOUT_MESSAGES = re.compile(
+    r"(?:Failed: )?Timeout (?:>|\(>)[\d.]+s"  # pytest-timeout
+    r"|Timeout$"  # ctest
+    r"|(?:thrown: \")?Exceeded timeout of \d+ ?ms"  # Jest
+    r"|(?:Error: )?Timeout of \d+ms exceeded"  # mocha
+    r"|Test exceeded Timeout value of \d+"  # NUnit
+    r"|Test execution timed out after \d+"  # xUnit.net
+    r"|panic: test timed out after \d"  # go
+    r"|(?:(?:\w+\.)*TimeoutException: )?[\w$]+\([^)]*\) timed out after \d+ \w+"  # JUnit 5
+)
+LOOKED_AT = 300  # characters of a message
+# lines that say which test failed, not why: of go, TAP
+_NO_MESSAGE = re.compile(r"=== (?:RUN|PAUSE|CONT|NAME)\b|--- (?:FAIL|PASS|SKIP):|not ok\b|#?\s*Failed test\b")
+GENERIC = frozenset({"Failed", "Failure"})  # messages of gotestsum and go-junit-report
+DEPTH_MOST = 64
+ATTRIBUTES_MOST = 64
+ATTRIBUTE_MOST = 64 * 1024  # characters
+TEXTS_MOST = 10_000  # attempts with message and stack in one report; more are counted
+NOTES_MOST = 20
+OUTPUTS = frozenset({"system-out", "system-err"})
+ROOTS = frozenset({"testsuites", "testsuite", "testcase"})
+OTHER_FORMATS = {"gtester": "GLib's gtester writes another format", "assemblies": "xUnit.net's own format"}
+TRANSFORMATIONS = frozenset({"stylesheet", "transform"})  # XSLT, which may hold elements of a report
+OF_SUITE = "(suite)"  # name of the case for what a suite itself failed with
+
+
+class NoReport(Exception):
+    """The file is not a test report but, say, a coverage report or a list of tests. The message says what it is."""
+
+
+class JUnit(NamedTuple):
+    """The cases of a report, with notes."""
+
+    cases: Cases
+    notes: list[str]  # what had to be done to read it, and what it says wrongly of itself
+
+
+class _Seen(NamedTuple):
+    """A case as its element describes it."""
+
+    name: str
+    attempts: Sequence[Attempt]
+    time: int | None
+    line: int  # 0: not known
 
 
 class Suite:
@@ -100,47 +165,6 @@ class Suite:
         return None
 
 
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= DIGITS else 0
-
-
-EARLIER = frozenset({"rerun", "flakyFailure", "flakyError", "rerunFailure", "rerunError"})
-FINAL = {"failure": Outcome.FAILED, "error": Outcome.ERROR, "skipped": Outcome.SKIPPED}
-NOT_RUN = frozenset({"notrun", "disabled", "suppressed", "skipped"})
-TIMED_OUT = frozenset({"timeout", "timedout", "timed_out", "timed-out"})
-STATUSES = {
-    "fail": Outcome.FAILED,
-    "failed": Outcome.FAILED,
-    "failure": Outcome.FAILED,
-    "error": Outcome.ERROR,
-}
-STATUSES |= dict.fromkeys(TIMED_OUT, Outcome.TIMED_OUT)
-RANKS = {Outcome.FAILED: 3, Outcome.TIMED_OUT: 3, Outcome.ERROR: 2, Outcome.SKIPPED: 1, Outcome.XFAILED: 1}
-EXPECTED = re.compile(r"TEST_CASE tagged with !(?:mayfail|shouldfail)")  # Catch2, beside the failure
-# of CTest: it lists these tests among those that failed
-UNABLE = (
-    "Unable to find executable", "Required Files Missing", "Missing Configuration", "Failed to start",
-    "Failed to change working directory", "Insufficient resources",
-)  # fmt: skip
-TEARDOWN = "failed on teardown with"  # pytest
-# cargo nextest, .NET; JUnit 4 has an exception of its own
-_TIMEOUT_TYPES = re.compile(r"(?:test )?time-?out|(?:\w+\.)*TestTimedOutException", re.IGNORECASE)
-_TIMEOUT_MESSAGES = re.compile(
-    r"(?:Failed: )?Timeout (?:>|\(>)[\d.]+s"  # pytest-timeout
-    r"|Timeout$"  # ctest
-    r"|(?:thrown: \")?Exceeded timeout of \d+ ?ms"  # Jest
-    r"|(?:Error: )?Timeout of \d+ms exceeded"  # mocha
-    r"|Test exceeded Timeout value of \d+"  # NUnit
-    r"|Test execution timed out after \d+"  # xUnit.net
-    r"|panic: test timed out after \d"  # go
-    r"|(?:(?:\w+\.)*TimeoutException: )?[\w$]+\([^)]*\) timed out after \d+ \w+"  # JUnit 5
-)
-LOOKED_AT = 300  # characters of a message
-# lines that say which test failed, not why: of go, TAP
-_NO_MESSAGE = re.compile(r"=== (?:RUN|PAUSE|CONT|NAME)\b|--- (?:FAIL|PASS|SKIP):|not ok\b|#?\s*Failed test\b")
-GENERIC = frozenset({"Failed", "Failure"})  # messages of gotestsum and go-junit-report
-
-
 def is_timeout(kind: str, message: str) -> bool:
     """Whether a failure of this type and message is a timeout of the test."""
     matched = _TIMEOUT_TYPES.fullmatch(kind.strip()) or _TIMEOUT_MESSAGES.match(message[:LOOKED_AT].strip())
@@ -188,6 +212,21 @@ def attempts_of_case(
     return [*tried, final]
 
 
+def parse_junit(pieces: Callable[[], Iterable[bytes]], invoking_file: str = "") -> JUnit:
+    """Parse one file; `pieces` returns its content, and may be called twice.
+
+    Raises Broken where it is no whole report, NoReport where it is none at all, Refused over a limit.
+    """
+    reader = _Reader(invoking_file)
+    notes = parse_documents(pieces, reader.new_parser, reader.begin)
+    reader.finish()
+    return JUnit(reader.cases, [*notes, *reader.notes])
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= DIGITS else 0
+
+
 def _final(case: Mapping[str, str], children: Mapping[str, Attempt]) -> Attempt | None:
     said = max(children.values(), key=lambda attempt: RANKS[attempt.outcome], default=None)
     skipped = children.get("skipped")
@@ -205,49 +244,6 @@ def _final(case: Mapping[str, str], children: Mapping[str, Attempt]) -> Attempt 
     elif "notrun" in words and said.message.startswith(UNABLE):
         return said._replace(outcome=Outcome.ERROR)
     return said
-
-
-DEPTH_MOST = 64
-ATTRIBUTES_MOST = 64
-ATTRIBUTE_MOST = 64 * 1024  # characters
-TEXTS_MOST = 10_000  # attempts with message and stack in one report; more are counted
-NOTES_MOST = 20
-OUTPUTS = frozenset({"system-out", "system-err"})
-ROOTS = frozenset({"testsuites", "testsuite", "testcase"})
-OTHER_FORMATS = {"gtester": "GLib's gtester writes another format", "assemblies": "xUnit.net's own format"}
-TRANSFORMATIONS = frozenset({"stylesheet", "transform"})  # XSLT, which may hold elements of a report
-OF_SUITE = "(suite)"  # name of the case for what a suite itself failed with
-
-
-class NoReport(Exception):
-    """The file is not a test report but, say, a coverage report or a list of tests. The message says what it is."""
-
-
-class JUnit(NamedTuple):
-    """The cases of a report, with notes."""
-
-    cases: Cases
-    notes: list[str]  # what had to be done to read it, and what it says wrongly of itself
-
-
-def parse_junit(pieces: Callable[[], Iterable[bytes]], invoking_file: str = "") -> JUnit:
-    """Parse one file; `pieces` returns its content, and may be called twice.
-
-    Raises Broken where it is no whole report, NoReport where it is none at all, Refused over a limit.
-    """
-    reader = _Reader(invoking_file)
-    notes = parse_documents(pieces, reader.new_parser, reader.begin)
-    reader.finish()
-    return JUnit(reader.cases, [*notes, *reader.notes])
-
-
-class _Seen(NamedTuple):
-    """A case as its element describes it."""
-
-    name: str
-    attempts: Sequence[Attempt]
-    time: int | None
-    line: int  # 0: not known
 
 
 class _Reader:

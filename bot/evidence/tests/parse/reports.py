@@ -30,6 +30,48 @@ if TYPE_CHECKING:
 
 ANT = "TESTS-TestSuites.xml"  # all reports of a job once more
 TESTNG = "junitreports"  # folder of the same results in a second form
+FILES_MOST = 10_000  # of a folder
+FILE_MOST = archives.MOST_INFLATED
+WANTED = (".xml", ".jsonl")
+ARCHIVE = ".zip"
+Pieces = Callable[[], Iterable[bytes]]  # the content of a file, as often as it is asked for
+COUNTED = {
+    Outcome.PASSED: "passed",
+    Outcome.FAILED: "failed",
+    Outcome.ERROR: "errors",
+    Outcome.SKIPPED: "skipped",
+    Outcome.XFAILED: "xfailed",
+    Outcome.XPASSED: "xpassed",
+    Outcome.TIMED_OUT: "failed",
+}
+
+
+class Unreadable(NamedTuple):
+    """A file that was left out, or a note about one."""
+
+    member: str
+    reason: str
+
+
+class Report(NamedTuple):
+    """One report, read whole."""
+
+    member: str
+    digest: bytes  # of its file's name without folders, and its content
+    cases: Cases
+    head: run_report.ReportHead | None  # None: JUnit
+    started_at: float | None = None  # see run_report.RunReport
+    notes: Sequence[str] = ()  # what had to be done to read it, and what it says wrongly of itself
+
+
+class Reader(Protocol):
+    """What receives reports as they are read."""
+
+    def add(self, member: str, pieces: Pieces) -> None:
+        """Read one report."""
+
+    def refuse(self, member: str, reason: str) -> None:
+        """Record a report that was left out."""
 
 
 class Merging:
@@ -91,58 +133,6 @@ class Merging:
                 known_group.unpack()
             names = {name for known_group in known for name in known_group.names if name in group.names}
             merged.setdefault(place, []).append(group.without(names) if names else group)
-
-
-def _by_folder(place: SourcePlace, reports: list[tuple[str, Group]]) -> dict[SourcePlace, list[Group]]:
-    """Return the cases of a place from several folders' reports, with cases of one name kept apart."""
-    groups = [group for _, group in reports]
-    index = {id(group): at for at, group in enumerate(groups)}
-    paths = [(tuple(folder.split("/")), "") for folder, _ in reports]
-    return disambiguate(place, groups, lambda group, _: index[id(group)], paths.__getitem__)
-
-
-FILES_MOST = 10_000  # of a folder
-FILE_MOST = archives.MOST_INFLATED
-WANTED = (".xml", ".jsonl")
-ARCHIVE = ".zip"
-Pieces = Callable[[], Iterable[bytes]]  # the content of a file, as often as it is asked for
-COUNTED = {
-    Outcome.PASSED: "passed",
-    Outcome.FAILED: "failed",
-    Outcome.ERROR: "errors",
-    Outcome.SKIPPED: "skipped",
-    Outcome.XFAILED: "xfailed",
-    Outcome.XPASSED: "xpassed",
-    Outcome.TIMED_OUT: "failed",
-}
-
-
-class Unreadable(NamedTuple):
-    """A file that was left out, or a note about one."""
-
-    member: str
-    reason: str
-
-
-class Report(NamedTuple):
-    """One report, read whole."""
-
-    member: str
-    digest: bytes  # of its file's name without folders, and its content
-    cases: Cases
-    head: run_report.ReportHead | None  # None: JUnit
-    started_at: float | None = None  # see run_report.RunReport
-    notes: Sequence[str] = ()  # what had to be done to read it, and what it says wrongly of itself
-
-
-class Reader(Protocol):
-    """What receives reports as they are read."""
-
-    def add(self, member: str, pieces: Pieces) -> None:
-        """Read one report."""
-
-    def refuse(self, member: str, reason: str) -> None:
-        """Record a report that was left out."""
 
 
 @dataclass(kw_only=True)
@@ -229,11 +219,6 @@ class Results:
         return counts
 
 
-def _began(report: Report) -> tuple[bool, float, str, bytes]:
-    """Return the sort key of a run report; reports without a start come last."""
-    return report.started_at is None, report.started_at or 0.0, report.member, report.digest
-
-
 def parse_report(member: str, pieces: Pieces) -> Report:
     """Parse one report; raises Broken if it cannot be read, NoReport if it is none, Refused over a limit."""
     hashed = _Hashed(member, pieces)
@@ -253,19 +238,6 @@ def read_reports(paths: Iterable[Path]) -> Results:
         else:
             read_file(results, path, str(path))
     return results
-
-
-def _read_folder(results: Reader, folder: Path) -> None:
-    files = 0
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or not path.is_file() or not name.casefold().endswith((*WANTED, ARCHIVE)):
-            continue
-        files += 1
-        if files > FILES_MOST:
-            results.refuse(name, f"more than {FILES_MOST:,} files in {folder.name}: this and all after it")
-            return
-        read_file(results, path, name if not name.casefold().endswith(ARCHIVE) else f"{name}/")
 
 
 def read_file(results: Reader, path: Path, name: str) -> None:
@@ -305,6 +277,32 @@ def is_wanted(name: str) -> bool:
     if "__MACOSX" in folders or folders[-1].startswith("._"):
         return False
     return name.casefold().endswith((*WANTED, ARCHIVE))
+
+
+def _by_folder(place: SourcePlace, reports: list[tuple[str, Group]]) -> dict[SourcePlace, list[Group]]:
+    """Return the cases of a place from several folders' reports, with cases of one name kept apart."""
+    groups = [group for _, group in reports]
+    index = {id(group): at for at, group in enumerate(groups)}
+    paths = [(tuple(folder.split("/")), "") for folder, _ in reports]
+    return disambiguate(place, groups, lambda group, _: index[id(group)], paths.__getitem__)
+
+
+def _began(report: Report) -> tuple[bool, float, str, bytes]:
+    """Return the sort key of a run report; reports without a start come last."""
+    return report.started_at is None, report.started_at or 0.0, report.member, report.digest
+
+
+def _read_folder(results: Reader, folder: Path) -> None:
+    files = 0
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not path.is_file() or not name.casefold().endswith((*WANTED, ARCHIVE)):
+            continue
+        files += 1
+        if files > FILES_MOST:
+            results.refuse(name, f"more than {FILES_MOST:,} files in {folder.name}: this and all after it")
+            return
+        read_file(results, path, name if not name.casefold().endswith(ARCHIVE) else f"{name}/")
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

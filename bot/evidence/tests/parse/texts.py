@@ -22,6 +22,37 @@ OUTPUT_MOST = 2048
 LINE_DIGITS = 9
 WHOLE_LOG_MOST = 4096  # where the output is all there is
 _ELLIPSIS = "\n…\n"
+FILE_MOST = 500  # characters
+# names of files, which some producers write as class names
+_SOURCE = re.compile(
+    r"[^\s]\.(?:[cm]?[jt]sx?|c|cc|cpp|cxx|h|hpp|cs|dart|exs?|feature|go|groovy|java|kts?|lua|php|py|rb|rs|bats|sh|swift|vue)$"
+)
+_TEST_MODULE = re.compile(r"test_\w+|\w+_test")
+_NO_MODULE = re.compile(r"[/:\\\s]")  # names of Go packages and Rust binaries have these
+DIGEST = 16  # bytes
+SHOWN = 16  # hex digits of it, in addresses
+DEVICE = "{device}"
+# more come from the allowlist
+DEVICES = frozenset(
+    ["cpu", "cuda", "xpu", "mps", "rocm", "hip", "npu", "hpu", "mlu", "musa", "gcu", "meta", "privateuse1"]
+)
+# words of a name: between separators, and between lower and upper case
+_WORD = re.compile(r"[A-Z]+[0-9]*(?![a-z])|[A-Z]?[a-z]+[0-9]*|[0-9]+|[^A-Za-z0-9]+")
+PROPERTIES_OF_REPORT = 40  # flags, and as many properties
+PROPERTIES_OF_CASE = 20
+PROPERTY_NAME_MOST = 100  # bytes
+PROPERTY_VALUE_MOST = 200
+HIDDEN_VALUE = "(not kept)"
+# flags are environment variables: a value under such a name is likely to be a credential
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY", re.IGNORECASE)
+
+
+class SourcePlace(NamedTuple):
+    """The file a test is defined in, its suite, and the file that launched it; empty if unknown."""
+
+    file: str
+    suite: str
+    invoking_file: str = ""
 
 
 def milliseconds(text: str | None) -> int | None:
@@ -30,24 +61,6 @@ def milliseconds(text: str | None) -> int | None:
     if seconds is None or not 0 <= seconds <= LONGEST_TIME:
         return None
     return round(seconds * 1000)
-
-
-def _seconds(text: str | None) -> float | None:
-    """Parse a number with a decimal point or comma, and thousands separators."""
-    if not text or "_" in text:
-        return None
-    if "," in text:
-        whole, _, fraction = text.rpartition(".")
-        if whole and "," in whole:  # 1,234.5
-            text = f"{whole.replace(',', '')}.{fraction}"
-        elif text.count(",") == 1:  # 0,014 and 1.234,5
-            text = text.replace(".", "").replace(",", ".")
-        else:  # 1,234,567
-            text = text.replace(",", "")
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def line_number(text: str, *, from_zero: bool) -> int | None:
@@ -121,23 +134,6 @@ class KeptText:
         return mask(self._head)
 
 
-FILE_MOST = 500  # characters
-# names of files, which some producers write as class names
-_SOURCE = re.compile(
-    r"[^\s]\.(?:[cm]?[jt]sx?|c|cc|cpp|cxx|h|hpp|cs|dart|exs?|feature|go|groovy|java|kts?|lua|php|py|rb|rs|bats|sh|swift|vue)$"
-)
-_TEST_MODULE = re.compile(r"test_\w+|\w+_test")
-_NO_MODULE = re.compile(r"[/:\\\s]")  # names of Go packages and Rust binaries have these
-
-
-class SourcePlace(NamedTuple):
-    """The file a test is defined in, its suite, and the file that launched it; empty if unknown."""
-
-    file: str
-    suite: str
-    invoking_file: str = ""
-
-
 def place_of_case(file: str, classname: str, *, pytest: bool) -> SourcePlace:
     """Return the place of a case; a file that the report names always wins, and none is invented.
 
@@ -160,10 +156,6 @@ def place_of_case(file: str, classname: str, *, pytest: bool) -> SourcePlace:
     return SourcePlace("", short_name(parts[0] if len(parts) == 1 else classname))
 
 
-def _in_python(modules: list[str], classes: list[str]) -> SourcePlace:
-    return SourcePlace(short_name("/".join(modules) + ".py"), short_name(".".join(classes)))
-
-
 def without_ending(file: str) -> str:
     """Return a test file's name as exclusions and launchers write it."""
     return file[:FILE_MOST].replace("\0", "").removeprefix("test/").removesuffix(".py")
@@ -175,17 +167,6 @@ def invoking_file(path: str) -> str:
     if "test-reports" not in folders[:-1]:
         return ""
     return short_name(folders[-1].replace(".", "/"))
-
-
-DIGEST = 16  # bytes
-SHOWN = 16  # hex digits of it, in addresses
-DEVICE = "{device}"
-# more come from the allowlist
-DEVICES = frozenset(
-    ["cpu", "cuda", "xpu", "mps", "rocm", "hip", "npu", "hpu", "mlu", "musa", "gcu", "meta", "privateuse1"]
-)
-# words of a name: between separators, and between lower and upper case
-_WORD = re.compile(r"[A-Z]+[0-9]*(?![a-z])|[A-Z]?[a-z]+[0-9]*|[0-9]+|[^A-Za-z0-9]+")
 
 
 def digest(file: str, suite: str, name: str) -> bytes:
@@ -217,15 +198,6 @@ def without_device(text: str, devices: frozenset[str]) -> str:
     return _WORD.sub(lambda word: DEVICE if word[0].lower() in devices else word[0], text)
 
 
-PROPERTIES_OF_REPORT = 40  # flags, and as many properties
-PROPERTIES_OF_CASE = 20
-PROPERTY_NAME_MOST = 100  # bytes
-PROPERTY_VALUE_MOST = 200
-HIDDEN_VALUE = "(not kept)"
-# flags are environment variables: a value under such a name is likely to be a credential
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY", re.IGNORECASE)
-
-
 def kept_properties(given: Mapping[str, Any] | None, most: int) -> dict[str, str]:
     """Return at most `most` entries by name, as short texts; other than texts, numbers and booleans become JSON."""
     names = sorted(name for name in given or {} if name.strip())[:most]
@@ -233,6 +205,28 @@ def kept_properties(given: Mapping[str, Any] | None, most: int) -> dict[str, str
         _short_property(name, PROPERTY_NAME_MOST): _property_value(name, (given or {})[name])
         for name in names
     }
+
+
+def _seconds(text: str | None) -> float | None:
+    """Parse a number with a decimal point or comma, and thousands separators."""
+    if not text or "_" in text:
+        return None
+    if "," in text:
+        whole, _, fraction = text.rpartition(".")
+        if whole and "," in whole:  # 1,234.5
+            text = f"{whole.replace(',', '')}.{fraction}"
+        elif text.count(",") == 1:  # 0,014 and 1.234,5
+            text = text.replace(".", "").replace(",", ".")
+        else:  # 1,234,567
+            text = text.replace(",", "")
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _in_python(modules: list[str], classes: list[str]) -> SourcePlace:
+    return SourcePlace(short_name("/".join(modules) + ".py"), short_name(".".join(classes)))
 
 
 def _property_value(name: str, value: Any) -> str:

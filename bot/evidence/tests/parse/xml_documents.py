@@ -44,6 +44,7 @@ _FORBIDDEN = re.compile(
     r"|&#(?:0*(?:[0-8]|1[124-9]|2[0-9]|3[01])|[xX]0*(?:[0-8bBcCeEfF]|1[0-9a-fA-F]|[fF]{3}[eEfF]));"
 )
 _CUT = re.compile(r"(?:&[^;\s]{0,12}|\x1b(?:\[[0-9;]{0,12})?)$")  # may go on in the next piece
+_BEGINNING_OF_NEXT = re.compile(rb"<\?xml")
 
 
 class Unparsable(Exception):
@@ -161,9 +162,6 @@ class _Pass:
             yield text.encode(errors="replace")
         if waiting:
             yield waiting.encode(errors="replace")
-
-
-_BEGINNING_OF_NEXT = re.compile(rb"<\?xml")
 
 
 def _next_document(content: memoryview) -> int:
