@@ -15,13 +15,6 @@ from tests.serving import SQLITE, serving
 PATH = "/api/oot/callback/batch"
 
 
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM)
-    await bot.settle()
-    return made
-
-
 def report(dispatch, job="build", *, status="completed", conclusion="success", run_id="900", **workflow):
     body = report_body(dispatch, status=status, conclusion=conclusion, job=job, run_id=run_id, attempt=1)
     body["workflow"].update(workflow)

@@ -184,13 +184,6 @@ async def test_a_new_key_is_not_refused_for_good_while_its_issuer_is_away(bot, i
     assert (await bot.report(bot.dispatch(L4), job="new key"))[0] == 200
 
 
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM)
-    await bot.settle()
-    return made
-
-
 async def made_key(bot, repo, *more):
     code, out, err = await ootbot(bot, "keys", "add", repo, *more)
     assert code == 0, err

@@ -17,13 +17,6 @@ SUITE = {"status": "completed", "conclusion": "success", "job": "build", "run_id
 
 
 @pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM)
-    await bot.settle()
-    return made
-
-
-@pytest.fixture
 async def relayed(bot):
     """The bot with a token for relays."""
     open_to_relays = replace(bot.context, settings=replace(bot.context.settings, relay_token=TOKEN))
