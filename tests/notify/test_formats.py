@@ -22,8 +22,7 @@ from bot.notify.sending import BACKOFF, FINAL_STATUSES, MOST_TEAMS, WHOLE_TIMEOU
 from bot.pages.site.feeds import ATOM_NAMESPACE, draw_badge, make_feed
 from tests.harness import L2, L3, UPSTREAM
 from tests.jobs.branch import deliver, job, push
-from tests.notify.receiving import SECRET, check
-from tests.notify.stories import turn_red
+from tests.notify.receiving import SECRET, check, turn_red
 from tests.pages.test_private_names import said_to_be
 
 HOSTILE = "<!channel> @everyone [x](https://evil.example) *bold* \u202e\x00`code` & <b>"

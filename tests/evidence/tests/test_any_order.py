@@ -21,8 +21,18 @@ from bot.evidence.tests.parse.block import Code
 from bot.evidence.tests.rows import GENERATIONS
 from bot.evidence.tests.tables import test_failure, test_job, test_summary
 from bot.ingest.tables import records
-from tests.evidence.tests.reported import JOB, case, known_tests, leave, ran, xml
-from tests.evidence.tests.stored import JOBS, reports, run_report, shown
+from tests.evidence.tests.reported import (
+    JOB,
+    JOBS,
+    case,
+    known_tests,
+    leave,
+    ran,
+    reports,
+    run_report,
+    shown,
+    xml,
+)
 from tests.harness import L3, UPSTREAM
 from tests.serving import SQLITE
 
