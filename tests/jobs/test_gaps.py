@@ -1,4 +1,4 @@
-"""Which jobs decide a commit's verdict, and the commits and jobs that nobody told of: GitHub is asked."""
+"""Which jobs decide a commit's verdict, what GitHub is asked for, and tests that failed in the cells of their jobs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from bot.jobs.settings import CollectSettings, TrunkSettings
 from tests.command import ootbot
 from tests.evidence.disabled import issues
 from tests.evidence.disabled.issues import issue, may_write
+from tests.evidence.tests.reported import case, ran, xml
 from tests.harness import UPSTREAM
 from tests.jobs.branch import COMMITS, deliver, job, push
 from tests.jobs.test_broken_counts import broken, failing
+from tests.jobs.test_hud import API, HUD
+from tests.pages.page_checks import page_text
 from tests.serving import SQLITE
 
-API = f"/api/ci/hud/{UPSTREAM}/main"
 LOST = {"method": "HOOK", "path": ".", "drop": True, "times": 1_000}
 LAST_GOOD = f"/api/ci/{UPSTREAM}/last-good"
 TEST = "linux / test (default, {}, 2, linux.4xlarge)"
 HOUR = 3700
+JOB = "linux / test (default, linux.large)"
+HORIZON = 180
 
 
 @pytest.fixture
@@ -275,3 +279,47 @@ class TestUnstable:
         await issues.deliver(bot, issue(bot, 5, "UNSTABLE pull / linux"))
         await bot.wait(60)
         assert ("main", "Linux") not in await broken(bot)
+
+
+async def push_failing(bot, github, *failing):
+    """A push, and a job whose report has these tests fail and one pass."""
+    bot.clock.advance(60)
+    sha = await github.push(UPSTREAM, message="Change")
+    cases = [case("test_ok"), *(case(name, "failed") for name in failing)]
+    outcome = "failure" if failing else "success"
+    await ran(github, {"a.xml": xml(*cases)}, name=JOB, head_sha=sha, conclusion=outcome)
+    await bot.settle(horizon=HORIZON)
+    return sha
+
+
+async def state(bot):
+    (column,) = (await bot.get(API))[1]["columns"]
+    return column["state"]
+
+
+@pytest.mark.logic
+@pytest.mark.parametrize(
+    ("pushes", "expected"),
+    [
+        ([(), ("test_a", "test_b"), ("test_b",)], "broken"),
+        pytest.param([(), ("test_a",), ("test_b",)], "suspect", marks=pytest.mark.nightly),
+        ([("test_a",), ("test_a",)], "suspect"),  # nobody knows whether it ever passed
+    ],
+)
+async def test_two_failures_of_one_new_test_are_a_breakage(bot, github, pushes, expected):
+    for names in pushes:
+        await push_failing(bot, github, *names)
+    assert await state(bot) == expected
+
+
+@SQLITE
+async def test_a_cell_says_how_many_tests_failed(bot, github):
+    sha = await push_failing(bot, github, "test_a", "test_b")
+    body = (await bot.get(API))[1]
+    assert [line["cells"]["0"]["tests"] for line in body["lines"] if line["sha"] == sha] == [2]
+    page = (await bot.get(HUD))[1]
+    assert "failure, 2 failed tests" in page
+    key = page.partition('data-key="')[2].partition('"')[0]
+    opened = await page_text(bot, f"{HUD}?cell={sha[:12]}.{key}")
+    assert "3 tests, 1 passed, 2 failed" in opened
+    assert "not measured" not in opened

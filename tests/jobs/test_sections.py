@@ -13,12 +13,11 @@ from bot.jobs.grid import Grid
 from bot.web.access import Hidden
 from tests.harness import L2, L3, L4, START, UPSTREAM
 from tests.jobs.branch import COMMITS, MINUTE, deliver, job, push, run
+from tests.jobs.test_hud import API, HUD
 from tests.pages.page_checks import add_job, check_escaped, failures, page_text
 from tests.serving import SQLITE
 
 TEST, LINT = "linux / test", "lint"
-API = f"/api/ci/hud/{UPSTREAM}/main"
-HUD = f"/hud/{UPSTREAM}/main"
 
 
 async def a_branch(bot, **conclusions):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness import L3
-from tests.notify.receiving import check, verify
-from tests.notify.stories import LATER, recover, run_once, turn_red
+from tests.notify.receiving import LATER, check, recover, run_once, turn_red, verify
 
 
 @pytest.mark.logic

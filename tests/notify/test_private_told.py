@@ -17,8 +17,7 @@ from tests import harness
 from tests.command import ootbot
 from tests.harness import L3, UPSTREAM
 from tests.notify.conftest import BACKENDS
-from tests.notify.receiving import SECRET, check, telling, verify
-from tests.notify.stories import recover, turn_red
+from tests.notify.receiving import SECRET, check, recover, telling, turn_red, verify
 from tests.pages.test_private_names import said_to_be
 from tests.serving import SQLITE
 

@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from bot.notify.sending import WEBHOOKS, Webhooks
 from bot.notify.tables import notice_sending
 from tests.notify.conftest import BACKENDS
-from tests.notify.receiving import check, verify
-from tests.notify.stories import LATER, run_once, turn_red
+from tests.notify.receiving import LATER, check, run_once, turn_red, verify
 
 pytestmark = pytest.mark.logic
 

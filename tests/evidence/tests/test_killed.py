@@ -8,8 +8,7 @@ import random
 import pytest
 
 from bot.core.clock import SystemClock
-from tests.evidence.tests.reported import JOB, leave
-from tests.evidence.tests.stored import JOBS, reports, shown
+from tests.evidence.tests.reported import JOB, JOBS, leave, reports, shown
 from tests.harness import UPSTREAM
 from tests.process import Process, options_for
 
