@@ -1,7 +1,5 @@
 """Many reports in one request: an answer for each, in order, as if they had come one after the other."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

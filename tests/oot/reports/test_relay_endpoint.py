@@ -1,7 +1,5 @@
 """What may an outside relay report, and what not? /api/oot/results, and random JSON at every endpoint for reports."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random
