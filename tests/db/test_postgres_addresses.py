@@ -204,9 +204,9 @@ class Network:
 @POSTGRES
 async def test_one_refusal_and_all_is_well_again(database_url, clock, monkeypatch):
     monkeypatch.setattr(intake, "ANSWER_WITHIN", 0.5)
-    monkeypatch.setattr(postgres, "ANSWER_WITHIN", 1.0)
+    monkeypatch.setattr(postgres, "LISTEN_ANSWER_WITHIN", 1.0)
     monkeypatch.setattr(postgres, "CHECK_EVERY", 0.5)
-    monkeypatch.setattr(postgres, "WAITS", (0.1, 0.1))
+    monkeypatch.setattr(postgres, "LISTEN_WAITS", (0.1, 0.1))
     url = sa.make_url(database_url)
     network = Network(url)
     server = await asyncio.start_server(network.pass_on, "127.0.0.1", 0)
