@@ -1,7 +1,5 @@
 """A job that runs the action's script, and the bot it reports to."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """A Python 3.8, where this machine has one: on the path, or among those of pyenv."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Do the examples for other CIs tell the bot who may report, and keep the pull request's code apart as they say?"""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

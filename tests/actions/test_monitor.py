@@ -1,7 +1,5 @@
 """Does the monitor write a log that is read, whatever accelerator there is, and however it is ended?"""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Does the plugin for pytest work on the oldest Python and pytest that it names, with the plugins of that time?"""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Does the plugin for pytest write reports that we read, with every attempt, whatever becomes of the run?"""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,6 +1,4 @@
-"""`ootbot backup`: a copy made under load, restored, holds everything that was acknowledged before it began."""
-
-from __future__ import annotations
+"""`ootbot backup`: a copy made under load, restored, holds everything that was acknowledged before it, and the spool."""
 
 import asyncio
 import contextlib
@@ -16,6 +14,7 @@ import aiohttp
 import pytest
 import sqlalchemy as sa
 
+from bot.ingest.inbox import Incoming
 from tests import forks
 from tests.command import ootbot
 from tests.harness import L2, SECRET, UPSTREAM, UPSTREAM_ID, sign
@@ -192,3 +191,19 @@ async def test_postgresql_is_dumped_and_restored(bot, github, postgres_server, t
 async def test_a_wrong_call_is_refused(bot, arguments):
     code, _, _ = await ootbot(bot, "backup", *arguments)
     assert code == 2
+
+
+@SQLITE
+async def test_deliveries_of_the_spool_are_in_the_copy_once(bot, tmp_path):
+    for guid in ("moved", "spooled", "moved"):
+        await bot.context.intake.put(Incoming(guid=guid, event="push", body=b"{}"))
+        if guid == "moved":
+            await bot.context.intake.move_arrived()
+    await bot.context.intake.put(Incoming(guid="spooled too", event="push", body=b"{}"))
+    copy = tmp_path / "copy.db"
+    code, said, _ = await ootbot(bot, "backup", str(copy))
+    assert (code, "checked" in said) == (0, True)
+    assert (await bot.context.intake.arrived())[0] == 1, "nothing was moved by it"
+    with contextlib.closing(sqlite3.connect(copy)) as file:
+        found = file.execute("SELECT guid, state FROM delivery ORDER BY id").fetchall()
+    assert found == [(guid, "stored") for guid in ("moved", "spooled", "spooled too")]

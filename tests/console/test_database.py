@@ -1,7 +1,5 @@
 """What do commands do where the bot has not run yet? Those that only look make nothing; the others make the database."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import os

@@ -1,7 +1,5 @@
 """`ootbot init`: from the printed address to an App, its key and settings that the bot starts with."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

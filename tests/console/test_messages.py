@@ -1,7 +1,5 @@
 """Does a first-time user understand what is wrong? Ports, misspelt options, unreadable files."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

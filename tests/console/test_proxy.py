@@ -1,7 +1,5 @@
 """Does everything go through the proxy where there is no other way out? GitHub stands behind one here."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 

@@ -1,7 +1,5 @@
 """`ootbot tasks`: what was given up is listed with its reason and runs again when told so."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

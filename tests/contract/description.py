@@ -1,7 +1,5 @@
 """GitHub's own description of its API and its webhooks, as its packages on npm have it: nothing of it is kept here."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

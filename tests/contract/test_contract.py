@@ -3,8 +3,6 @@
 With --nightly every test that uses the simulated GitHub is compared with the description (`recorder.py`).
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

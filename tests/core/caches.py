@@ -1,7 +1,5 @@
 """Finds what the program keeps between requests: memoised functions, caches, and dictionaries of objects."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

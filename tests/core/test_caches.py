@@ -3,8 +3,6 @@
 A new cache fails this test until it is listed here: strangers must not be able to fill the memory.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

@@ -1,8 +1,9 @@
-"""Text from outside stays text, wherever it is put."""
+"""Text from outside stays text, wherever it is put: in answers, in logs, in keys of objects."""
 
-from __future__ import annotations
-
+import json
 import re
+import subprocess
+import sys
 from html import unescape
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from bot.core import escaping
+from bot.db.exports import json_line, object_key, repo_key
 from tests.oot.publish import injections
 from tests.oot.publish.rendered import complaints, see
 
@@ -161,3 +163,55 @@ def test_a_notice_stays_readable_when_a_code_block_was_cut():
 
 def test_what_fits_is_not_cut():
     assert escaping.cut("ü" * 10, 20, all_of_it=None) == "ü" * 10
+
+
+@pytest.mark.parametrize(
+    ("parts", "key"),
+    [
+        (("workflow_job", "org", 7), "workflow_job/org/7"),
+        (("..", "x"), "%2E%2E/x"),
+        ((".", ""), "%2E/%00"),
+        (("a/../b",), "a%2F..%2Fb"),
+        (("a b\n\0",), "a%20b%0A%00"),
+        (("ä",), "%C3%A4"),
+    ],
+)
+def test_no_part_of_a_key_leads_out_of_its_place(parts, key):
+    assert object_key(*parts) == key
+
+
+def test_long_parts_are_cut_and_still_differ():
+    one, other = object_key("x" * 300 + "1"), object_key("x" * 300 + "2")
+    assert one != other
+    assert len(one) == len(other) == 200
+
+
+def test_a_repository_is_two_parts():
+    assert repo_key("org/name") == "org/name"
+    assert repo_key("nothing") == "nothing/%00"
+
+
+def test_numbers_that_json_has_not_are_texts():
+    line = json_line({"a": float("nan"), "b": [float("inf"), 1.5], "c": {"d": -float("inf")}})
+    assert json.loads(line) == {"a": "nan", "b": ["inf", 1.5], "c": {"d": "-inf"}}
+
+
+PROGRAM = """
+import sys, structlog
+from bot.core.log_output import configure
+configure(fmt=sys.argv[1], level="info")
+def fails(held):
+    raise ValueError("no such thing")
+try:
+    fails("what only a variable holds")
+except ValueError:
+    structlog.get_logger().exception("failed")
+"""
+
+
+@pytest.mark.parametrize("fmt", ["console", "json"])
+def test_it_shows_where_and_why_but_not_what_variables_hold(fmt):
+    done = subprocess.run([sys.executable, "-c", PROGRAM, fmt], capture_output=True, text=True, check=True)
+    assert "in fails" in done.stderr
+    assert "ValueError: no such thing" in done.stderr
+    assert "variable holds" not in done.stderr

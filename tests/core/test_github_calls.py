@@ -1,7 +1,5 @@
 """The table of our calls to GitHub: every call in the code has a line, and every line is of a call in the code."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Presets: one name sets several options, an own one wins, and all of it can be printed and is documented."""
-
-from __future__ import annotations
+"""Presets set several options, an own one wins; durations and rates, as options and pages write them."""
 
 import dataclasses
 import tomllib
@@ -8,13 +6,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.console.backends import check
 from bot.console.setup import settings as printed
 from bot.core import files
 from bot.core.errors import Misconfigured
+from bot.core.setting_types import MAX_DURATION, duration
 from bot.core.settings import Settings
 from bot.core.settings_loading import load
+from bot.core.text import percent
 
 REQUIRED = {
     "OOTBOT_APP_ID": "1",
@@ -107,3 +109,45 @@ def test_a_file_is_checked_as_the_preset_would_read_it(tmp_path):
     assert alone.exit_code == 1
     assert "none are asked for" in alone.output
     assert CliRunner().invoke(check, [str(file), "--preset", "crcr"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1s", 1), ("90s", 90), ("30m", 1_800), ("6h", 21_600), ("2d", 172_800), ("3650d", MAX_DURATION)],
+)
+def test_a_duration_is_a_number_and_a_unit(text, seconds):
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "90", "s", "0s", "007s", "-1s", "1.5h", "1 h", " 1h", "1h\n", "1H", "1h30m", "1w", "١h"]
+)
+def test_anything_else_is_refused_with_examples(text):
+    with pytest.raises(ValueError, match=r"is not a duration: .*`90s`, `30m`, `6h` or `2d`"):
+        duration(text)
+
+
+@pytest.mark.parametrize("text", ["3651d", "999999999d"])
+def test_more_than_ten_years_are_refused(text):
+    with pytest.raises(ValueError, match="longer than `3650d`"):
+        duration(text)
+
+
+@given(st.text() | st.from_regex("[0-9]{1,12}[smhd]"))
+def test_a_text_is_a_bounded_number_of_seconds_or_a_value_error(text):
+    try:
+        seconds = duration(text)
+    except ValueError:
+        return
+    assert 0 < seconds <= MAX_DURATION
+
+
+RATES = [
+    (4 / 6, "66.7 %"), (1 / 3, "33.3 %"), (0.9999, "99.9 %"), (1.0, "100 %"), (0.0001, "0.1 %"), (0.0, "0 %"), (0.95, "95 %"),
+    (0.9499, "94.9 %"), (0.7999, "79.9 %"), (None, "no data"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rate", "shown"), RATES)
+def test_rates_are_rounded_but_never_over_a_grades_edge(rate, shown):
+    assert percent(rate) == shown

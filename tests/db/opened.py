@@ -1,7 +1,5 @@
 """Databases of a test's own."""
 
-from __future__ import annotations
-
 import contextlib
 
 from bot.database import make_store

@@ -1,7 +1,5 @@
 """Finds classes that declare columns of a table once more, in place of using its row class."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Query plans: no statement of a whole story scans a table that only grows."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -23,10 +21,7 @@ GROWING = {
     "oot_rerun",
     "oot_run",
     *records,
-} - {
-    "repository",
-    "installation",
-}
+} - {"repository", "installation"}
 SCAN = re.compile(r"SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?")
 PARTIAL = {
     index.name

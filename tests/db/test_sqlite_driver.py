@@ -1,10 +1,9 @@
-"""SQLite's statements are handed to another thread, or run in the calling one: is a transaction what it was?"""
-
-from __future__ import annotations
+"""SQLite's statements run in the calling thread or in another: is a transaction what it says, and do others get to run?"""
 
 import asyncio
 import contextlib
 import sqlite3
+import time
 
 import pytest
 import sqlalchemy as sa
@@ -159,3 +158,38 @@ async def test_whoever_gives_up_a_statement_waits_for_its_end(store):
     async with store.transaction() as tx:
         await tx.run(ADD, {"name": "kept"})
     assert await names(store) == ["kept"]
+
+
+READS = 2_000
+
+
+async def one_transaction_each(store):
+    for _ in range(READS):
+        async with store.read() as tx:
+            await tx.rows(sa.select(secret.c.name))
+
+
+async def one_transaction(store):
+    async with store.read() as tx:
+        for _ in range(READS):
+            await tx.rows(sa.select(secret.c.name))
+
+
+@pytest.mark.parametrize("read", [one_transaction_each, one_transaction])
+async def test_reads_in_a_row_let_the_rest_of_the_loop_run(store, read):
+    turns, ended = 0, asyncio.Event()
+
+    async def others():
+        nonlocal turns
+        while not ended.is_set():
+            await asyncio.sleep(0)
+            turns += 1
+
+    beside = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    began, before = time.monotonic(), turns
+    await read(store)
+    took = time.monotonic() - began
+    ended.set()
+    await beside
+    assert turns - before >= took / 0.1  # every 10 ms, or later where the machine is busy

@@ -1,7 +1,5 @@
 """Does a statement that is compiled once return what SQLAlchemy returns, whatever it is given?"""
 
-from __future__ import annotations
-
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite

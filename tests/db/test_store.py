@@ -1,7 +1,5 @@
 """Promises of the store: all or nothing, writers kept apart, one schema however it is opened."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

@@ -1,7 +1,5 @@
 """Do the alert rules ask for metrics that exist, and does the page explain each of them?"""
 
-from __future__ import annotations
-
 import importlib
 import re
 import subprocess

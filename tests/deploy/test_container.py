@@ -1,7 +1,5 @@
 """Does the container file build what it says? Its steps are read and, as far as they need no container engine, taken."""
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import re

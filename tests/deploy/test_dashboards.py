@@ -1,7 +1,5 @@
 """Do the panels of the dashboard for Prometheus ask for metrics and labels that exist, and is every panel complete?"""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

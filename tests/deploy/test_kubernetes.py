@@ -1,7 +1,5 @@
 """Do the two kustomize folders fit together, and with the code? What kustomize would make of them is read, not made."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Is the systemd unit one, and is it hardened? `systemd-analyze` says so where it is at hand."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import shlex
@@ -120,7 +118,4 @@ def test_a_second_backup_on_a_day_does_not_meet_the_first(tmp_path):
         environ = {"STATE_DIRECTORY": "/copies", "NOW": now, "PATH": f"{tmp_path}:/usr/bin:/bin", "TZ": "UTC"}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
         names.append(done.stdout.strip())
-    assert names == [
-        "backup /copies/ootbot-2023-11-14T221320",
-        "backup /copies/ootbot-2023-11-14T231320",
-    ]
+    assert names == ["backup /copies/ootbot-2023-11-14T221320", "backup /copies/ootbot-2023-11-14T231320"]

@@ -1,6 +1,4 @@
-"""Is what the documents say there? Links with their anchors, command lines with their options, names of settings."""
-
-from __future__ import annotations
+"""Is what the documents say there? Links, command lines, names, limits, numbers for operators; lines are short."""
 
 import importlib.util
 import re
@@ -14,8 +12,15 @@ import pytest
 from bot.cli import main
 from bot.core.feature import load_each
 from bot.core.settings import Settings, options
+from bot.db import store
+from bot.db.postgres import PostgresServer
 from bot.evidence.logs.parse import rulesets as log_rules
 from bot.features import FEATURES
+from bot.github import client
+from bot.ingest import webhooks
+from bot.oot.allowlist.allowlist import parse_allowlist
+from bot.oot.allowlist.entry import Entry
+from bot.oot.reports import endpoints
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -204,3 +209,83 @@ def test_the_comment_that_is_shown_is_the_one_that_is_written():
     page = (ROOT / "docs" / "pull-request.md").read_text()
     shown = page.partition(f"{snapshot} -->")[2].partition("<!-- end of the comment -->")[0].strip()
     assert shown == written, f"copy what follows the marker in {snapshot} into docs/pull-request.md"
+
+
+MOST = 140
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_line_of_prose_is_long(page):
+    """Tables, code and the addresses of links are as long as they are."""
+    prose = re.sub(r"\]\([^)\s]*\)", "]", SPAN.sub("", FENCE.sub("", page.read_text())))
+    long = [line for line in prose.splitlines() if len(line) > MOST and not line.lstrip().startswith("|")]
+    assert long == [], "begin a line with each sentence, and break long sentences where a part of them ends"
+
+
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+
+
+def numbers(row: str) -> list[int]:
+    """What the page says of `web`, `worker` and `all`."""
+    (cells,) = re.findall(rf"^\| {row}[^|]*((?:\| \d+ ){{3}})", OPERATIONS, re.MULTILINE)
+    return [int(number) for number in re.findall(r"\d+", cells)]
+
+
+def test_calls_under_way_are_counted_as_they_are():
+    assert numbers("calls to GitHub") == [0, client.MAX_CONCURRENT, client.MAX_CONCURRENT]
+    assert 5 * client.MAX_CONCURRENT <= 100
+    assert 2 * 2 * client.MAX_CONCURRENT <= 100  # two Apps
+
+
+async def test_connections_are_as_many_as_the_pools_hold():
+    text = "postgresql://somewhere/ootbot"
+    url = store.parse_url(text)
+    options = store.EngineOptions(busy_timeout=5, lost_after=30, server=PostgresServer(text, url))
+    own, pages = store.make_engine(url, options), store.make_engine_for_other_loop(url, options)
+    most = [engine.pool.size() + engine.pool._max_overflow for engine in (own, pages)]
+    assert numbers("connections to PostgreSQL") == [sum(most), most[0], sum(most)]
+    assert 40 + 2 * 20 + 10 <= 100
+
+
+SECURITY = (ROOT / "docs" / "security.md").read_text()
+ATTACKS = re.findall(r"^\| [^|]+ \| [^|]+ \| `(test_\w+)` \|$", SECURITY, re.MULTILINE)
+WEAKER = re.findall(r"^\| `(\w+): (\w+)` \|", SECURITY, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("key", "value"), WEAKER)
+def test_a_key_that_weakens_the_model_is_none_of_the_defaults(key, value):
+    entry = "repo: org/gpu, paths: [src/**]" if key == "paths_pass" else "repo: org/gpu"
+    plain, weak = (
+        parse_allowlist(f"L4: [{{{entry}{more}}}]").entries[0] for more in ("", f", {key}: {value}")
+    )
+    assert getattr(weak, key) != getattr(plain, key) == getattr(Entry(repo="org/gpu", level=4, line=1), key)
+    assert f"[`{key}: {value}`](#keys-that-weaken-this)" in SECURITY  # said where it is an exception
+
+
+def test_the_keys_that_weaken_the_model_are_listed():
+    assert {key for key, _ in WEAKER} == {"static_key", "confirm", "callback_token", "paths_pass"}
+
+
+def test_every_attack_names_a_test_that_there_is():
+    table = SECURITY.partition("## Attacks, and what happens")[2]
+    rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert rows
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row)
+        assert named, row
+        for name in named:
+            assert f"def {name}(" in tests, name
+
+
+def test_the_sizes_are_those_of_the_doors():
+    said = re.search(r"(\d+) MiB for\s+webhooks, (\d+) MiB for a report, (\d+) MiB for a batch", SECURITY)
+    sizes = [webhooks.BODY_LIMIT, endpoints.REPORT_LIMIT, endpoints.BATCH_LIMIT]
+    assert [int(size) * 1024 * 1024 for size in said.groups()] == sizes
+
+
+def test_every_attack_is_played_by_the_test_it_names():
+    table = SECURITY.partition("## Attacks")[2].partition("|---|---|---|\n")[2].partition("\n\n")[0]
+    assert len(ATTACKS) == len(table.splitlines())
+    written = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name in ATTACKS if f"def {name}(" not in written] == []

@@ -1,7 +1,5 @@
 """docs/install-try.md, word for word: only the ports are others, since these may be taken here."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

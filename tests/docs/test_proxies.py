@@ -1,7 +1,5 @@
 """The proxies of docs/install-proxy.md, each as the page says: do deliveries arrive behind them, and on the fast path?"""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

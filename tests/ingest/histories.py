@@ -1,7 +1,5 @@
 """Histories of single objects: deliveries as (event, body), in the order in which things happened."""
 
-from __future__ import annotations
-
 REPOSITORY = {"id": 5, "full_name": "org/project", "private": False}
 
 

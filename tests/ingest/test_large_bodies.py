@@ -1,7 +1,5 @@
 """Large bodies are read a few at a time, and none is left behind."""
 
-from __future__ import annotations
-
 import gc
 import random
 import tracemalloc

@@ -1,7 +1,5 @@
 """Does the order of deliveries matter? It must not: every order, once or twice, ends in the same rows."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

@@ -1,7 +1,5 @@
 """What becomes of a delivery the door lets in? Stored once, handled or said why not; never acknowledged unstored."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

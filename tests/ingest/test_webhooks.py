@@ -1,7 +1,5 @@
 """What does the webhook door take, and what does it refuse? Refusals say what to do and leave no trace."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import hashlib

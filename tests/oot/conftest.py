@@ -1,7 +1,5 @@
 """What do the tests of the doors share? An open pull request, relayed to every backend."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.harness import UPSTREAM

@@ -1,7 +1,5 @@
 """/api/admin: what is stuck is seen and goes on, for holders of ADMIN_TOKEN."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

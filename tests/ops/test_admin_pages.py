@@ -1,7 +1,5 @@
 """Who gets into the administrator's pages, and what can be done there?"""
 
-from __future__ import annotations
-
 import html
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What can the administrator do about failures, and see of how well they are explained?"""
 
-from __future__ import annotations
-
 import aiohttp
 import pytest
 

@@ -1,7 +1,5 @@
 """What is wrong with the machine or the settings is seen: a full disk, a wrong key, addresses that lead nowhere."""
 
-from __future__ import annotations
-
 import os
 import socket
 

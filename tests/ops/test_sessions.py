@@ -1,7 +1,5 @@
 """How long is the administrator signed in, and what ends it?"""
 
-from __future__ import annotations
-
 import contextlib
 
 import aiohttp

@@ -1,7 +1,5 @@
 """A pull request to look at."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.harness import UPSTREAM

@@ -1,7 +1,5 @@
 """Helpers for tests of pages: their text, links and escaping, and rows as reports leave them."""
 
-from __future__ import annotations
-
 import html
 import re
 from html.parser import HTMLParser
@@ -49,69 +47,13 @@ async def add_job(bot, **changes):
     return row
 
 
-TAGS = frozenset(
-    [
-        "a",
-        "b",
-        "bdi",
-        "body",
-        "br",
-        "button",
-        "circle",
-        "code",
-        "dd",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "em",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "g",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "head",
-        "header",
-        "html",
-        "i",
-        "input",
-        "label",
-        "li",
-        "link",
-        "main",
-        "meta",
-        "nav",
-        "noscript",
-        "option",
-        "p",
-        "path",
-        "pre",
-        "rect",
-        "section",
-        "select",
-        "small",
-        "span",
-        "strong",
-        "sub",
-        "summary",
-        "sup",
-        "svg",
-        "table",
-        "tbody",
-        "td",
-        "text",
-        "th",
-        "thead",
-        "time",
-        "title",
-        "tr",
-        "ul",
-    ]
-)
+TAGS = frozenset([
+    "a", "b", "bdi", "body", "br", "button", "circle", "code", "dd", "details", "div", "dl", "dt", "em",
+    "figcaption", "figure", "footer", "form", "g", "h1", "h2", "h3", "h4", "head", "header", "html", "i",
+    "input", "label", "li", "link", "main", "meta", "nav", "noscript", "option", "p", "path", "pre", "rect",
+    "section", "select", "small", "span", "strong", "sub", "summary", "sup", "svg", "table", "tbody", "td",
+    "text", "th", "thead", "time", "title", "tr", "ul",
+])  # fmt: skip
 OUR_SCRIPT = re.compile(r'<script src="/static/(?:page|comfort|grid)\.js\?v=[0-9a-f]{8}" defer></script>')
 UNSEEN = re.compile("[\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\ufeff\u0000]")
 

@@ -1,7 +1,5 @@
 """What the tests of the JSON answers ask."""
 
-from __future__ import annotations
-
 from tests.harness import UPSTREAM
 
 ADMIN = {"Authorization": "Bearer an admin token of ours"}

@@ -1,22 +1,24 @@
-"""The page of a backend: grid of its jobs, failing tests, CSV, and the same numbers everywhere."""
-
-from __future__ import annotations
+"""The page of a backend: grid of its jobs, failing tests, CSV; dispatches under way, and those that nobody answered."""
 
 import csv
 import html
 import io
 import itertools
 import re
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
 
+from bot.core.json_fields import iso_time
 from bot.ingest.tables import records
+from bot.oot.results import dispatches
 from tests import samples
-from tests.harness import L4, UPSTREAM
+from tests.harness import L2, L3, L4, UPSTREAM, running
 from tests.oot.publish import injections
 from tests.pages.page_checks import add_job, check_escaped, links, page_text
+from tests.pages.reading import ADMIN, said_to_be
 from tests.serving import SQLITE
 
 
@@ -256,3 +258,178 @@ async def test_a_point_of_a_chart_leads_to_the_jobs_of_its_day(bot):
     assert "No job of these on 2026-09-20" in await page_text(bot, path)
     for day in ("2026-13-01", "now"):
         assert "on must be a day" in (await bot.get(f"/oot/{L4}?on={day}"))[1]
+
+
+PATH = "/api/oot/dispatches"
+
+
+async def states(bot, query=""):
+    """How far each backend's dispatch is."""
+    _, body = await bot.get(f"{PATH}{query}")
+    return {one["backend"]: one["state"] for one in body["dispatches"]}
+
+
+@pytest.mark.logic
+async def test_a_dispatch_waits_then_runs_then_is_gone(bot, pull):
+    assert await states(bot) == {
+        L2: "waiting",
+        L3: "waiting",
+        L4: "waiting",
+    }  # none to L1, which never reports
+    bot.clock.advance(90)
+    await bot.report(bot.dispatch(L4), status="in_progress")
+    bot.clock.advance(60)
+    assert (await states(bot))[L4] == "running"
+    _, body = await bot.get(PATH)
+    running = body["dispatches"][-1]  # the oldest first
+    assert (running["backend"], running["age"], running["pr"]) == (L4, 60, pull.number)
+    assert (running["upstream_repo"], running["oncalls"]) == (UPSTREAM, ["dave"])
+    text = await page_text(bot, "/oot/dispatches")
+    assert f"L4 tpu {L4} … running {UPSTREAM}#{pull.number}" in text
+    assert "60 s ago" in text
+    check_escaped((await bot.get("/oot/dispatches"))[1])
+    await bot.report(bot.dispatch(L4))
+    assert L4 not in await states(bot)
+
+
+@SQLITE
+async def test_one_that_needs_approval_is_held(bot, github):
+    await bot.list_backends("L4: {tpu: {repo: org/tpu-backend, policy: trusted, oncalls: [dave]}}")
+    await github.open_pull(UPSTREAM, author="stranger", author_association="NONE")
+    await bot.settle()
+    assert (await states(bot)).get(L4) == "held"
+    assert "held for approval" in await page_text(bot, "/oot/dispatches?state=held")
+
+
+@SQLITE
+async def test_the_table_is_narrowed(bot, pull):
+    await bot.report(bot.dispatch(L4), status="in_progress")
+    assert await states(bot, "?state=running") == {L4: "running"}
+    assert await states(bot, "?q=NPU") == {L3: "waiting"}
+    assert await states(bot, "?level=2") == {L2: "waiting"}
+    assert await states(bot, "?oncall=bob") == {L2: "waiting"}
+    assert len(await states(bot, "?limit=2")) == 2
+    assert (await bot.get(f"{PATH}?limit=2"))[1]["total"] == 3
+    assert "Nothing of that kind is under way" in await page_text(bot, "/oot/dispatches?q=nothing")
+
+
+@SQLITE
+@pytest.mark.parametrize("query", ["?state=lost", "?level=5", "?limit=0", "?oncall=%2F", "?refresh=1"])
+async def test_what_cannot_be_meant_is_refused(bot, query):
+    status, answer = await bot.get(("/oot/dispatches" if "refresh" in query else PATH) + query)
+    assert status == 400
+    assert (
+        "state must be one of held, queued, sending, waiting, running" in str(answer) or "state" not in query
+    )
+
+
+@SQLITE
+async def test_what_was_not_answered_for_a_week_is_not_under_way_any_more(bot, pull):
+    bot.clock.advance(8 * 86_400)
+    assert await states(bot) == {}
+    assert "Nothing is under way" in await page_text(bot, "/oot/dispatches")
+
+
+@SQLITE
+async def test_those_of_a_private_upstream_are_hidden(bot, pull, github):
+    await said_to_be(bot, github, private=True)
+    assert (await bot.get(PATH))[0] == 404
+    assert len((await bot.get(PATH, headers=ADMIN))[1]["dispatches"]) == 3
+
+
+TITLE = "Dispatches nobody answered"
+NEWEST = 20
+
+
+async def unanswered(bot, backend, query="", **options):
+    status, body = await bot.get(f"/api/oot/backends/{backend}{query}", **options)
+    assert status == 200, body
+    return body["unanswered"]
+
+
+async def told(bot, backend):
+    return next(row for row in await bot.rows("oot_dispatch") if row["backend"] == backend)
+
+
+@pytest.mark.logic
+async def test_a_dispatch_nobody_answered_leads_to_the_pull_request_at_that_commit(bot, github, pull):
+    assert TITLE not in await page_text(bot, f"/oot/{L4}")
+    first, dispatch = pull.head_sha, await told(bot, L4)
+    await bot.report(bot.dispatch(L2))
+    await bot.wait(24 * 3600 + 120)
+    await github.push_commit(pull)
+    await bot.settle()
+    page = (await bot.get(f"/oot/{L4}"))[1]
+    check_escaped(page)
+    part = page[page.index('id="unanswered"') :]
+    (link,) = links(part, f"/pull/{pull.number}?sha=")
+    assert link == f"/{UPSTREAM}/pull/{pull.number}?sha={first}#backend-{L4.replace('/', '-')}"
+    assert "#unanswered" in links(page, "#unanswered")  # from the number to the list
+    text = await page_text(bot, f"/oot/{L4}")
+    assert f"{TITLE} For State Why Asked #{pull.number} {first[:7]} ✕ never started" in text
+    assert "no report within 24 h 24 h ago" in text
+    assert TITLE not in await page_text(
+        bot, f"/oot/{L2}"
+    )  # it answered the first, and has time for the second
+    assert await unanswered(bot, L2) == []
+    (one,) = await unanswered(bot, L4)
+    assert one["reason"].startswith("no report within")
+    assert one == {
+        "delivery_id": dispatch["delivery_id"], "upstream_repo": UPSTREAM, "event_type": "pull_request",
+        "pr_number": pull.number, "head_sha": first, "state": "never_started", "reason": one["reason"],
+        "created_at": iso_time(dispatch["created_at"]), "dispatched_at": iso_time(dispatch["dispatched_at"]),
+    }  # fmt: skip
+
+
+@pytest.mark.logic
+async def test_a_report_that_comes_late_takes_it_from_the_list(bot, pull):
+    await bot.wait(24 * 3600 + 120)
+    assert len(await unanswered(bot, L4)) == 1
+    assert (await bot.report(bot.dispatch(L4)))[0] == 200
+    assert await unanswered(bot, L4) == []
+    body = (await bot.get(f"/api/oot/backends/{L4}"))[1]
+    assert (body["backend"]["never_started"], body["backend"]["runs"]) == (0, 1)
+
+
+@pytest.mark.logic
+async def test_what_github_would_not_take_is_among_them(bot, github):
+    github.uninstall(L4, github.app)
+    await bot.wait(60)
+    await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    (one,) = await unanswered(bot, L4)
+    assert (one["state"], L4 in one["reason"]) == ("not_installed", True)
+    assert "✕ not installed the App is not installed" in await page_text(bot, f"/oot/{L4}")
+
+
+async def test_only_the_newest_of_the_window_are_listed(bot, pull):
+    row = await told(bot, L4)
+    async with bot.store.transaction() as tx:
+        for number in range(100, 125):
+            other = {"id": f"id {number}", "delivery_id": f"delivery {number}", "pr_number": number}
+            at = {"created_at": row["created_at"] + number, "dispatched_at": row["created_at"] + number}
+            await dispatches.add_dispatch(tx, row | other | at | {"state": "never_started"})
+    found = await unanswered(bot, L4)
+    assert [one["pr_number"] for one in found] == list(range(124, 104, -1))
+    text = await page_text(bot, f"/oot/{L4}")
+    assert f"Only the newest {NEWEST} are shown." in text
+    bot.clock.advance(3 * 86_400)
+    assert await unanswered(bot, L4, "?days=2") == []
+    assert len(await unanswered(bot, L4, "?days=7")) == NEWEST
+
+
+@pytest.mark.logic
+async def test_those_for_a_private_upstream_are_left_out(settings, github, issuer, clock):
+    github.add_repo("open/one")
+    two = replace(settings, upstream_repo=(UPSTREAM, "open/one"))
+    async with running(two, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        await github.open_pull(UPSTREAM)
+        await bot.wait(24 * 3600 + 120)
+        about = {"id": github.state.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
+        about["updated_at"] = "2026-10-01T00:00:00Z"
+        await bot.send("repository", {"action": "privatized", "repository": about})
+        await bot.settle()
+        assert await unanswered(bot, L4) == []
+        assert TITLE not in await page_text(bot, f"/oot/{L4}")
+        admin = {"Authorization": "Bearer an admin token of ours"}
+        assert len(await unanswered(bot, L4, headers=admin)) == 1

@@ -1,26 +1,15 @@
 """Does a pull request's page say what the gate says? In words, and whatever backends do that nobody waits for."""
 
-from __future__ import annotations
-
 import re
-
-import pytest
 
 from tests.agreement import counts_of_page, gate_of_page, mark_of_page
 from tests.harness import ALLOWLIST, L2, L3, L4, UPSTREAM
-from tests.pages.test_pages import page_text
+from tests.pages.page_checks import page_text
 from tests.serving import SQLITE
 
 pytestmark = SQLITE
 LATE = 24 * 3600 + 61  # seconds until a silent backend counts as never started
 TESTS = {"test_results": {"passed": 7, "failed": 2, "skipped": 0}}
-
-
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM, author="octocat")
-    await bot.settle()
-    return made
 
 
 async def finish(bot, github, repo, conclusion="success", **said):

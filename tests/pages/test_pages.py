@@ -1,15 +1,12 @@
 """Pages in general: what people see, and what a backend's words cannot do there."""
 
-from __future__ import annotations
-
 import html
 import re
 
 import pytest
 
-from bot.oot.results import jobs
 from tests.harness import L1, L2, L3, L4, UPSTREAM
-from tests.pages.page_checks import OUR_SCRIPT, check_escaped, failures
+from tests.pages.page_checks import OUR_SCRIPT, add_job, check_escaped, failures, page_text
 from tests.serving import SQLITE
 
 PAGES = ("/oot", "/oot/levels", "/oot/metrics", f"/oot/{L4}", f"/{UPSTREAM}/pull/1")
@@ -22,14 +19,6 @@ async def pull(bot, github):
     return made
 
 
-async def page_text(bot, path, *, status=200, **options):
-    """The page as text: tags gone, entities read, white space single."""
-    answer, page = await bot.get(path, **options)
-    assert answer == status, page
-    assert page.startswith("<!doctype html>")
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-
-
 def section(page, backend):
     """The HTML of one backend on a pull request's page."""
     anchor = "backend-" + backend.replace("/", "-")
@@ -39,30 +28,12 @@ def section(page, backend):
 
 async def relayed(bot, pull, **changes):
     """A row as an outside relay's report leaves it."""
-    row = jobs.BLANK | {
-        "dispatch_id": None,
-        "status": "completed",
-        "conclusion": "success",
-        "downstream_repo": "relayed/chip",
-        "upstream_repo": UPSTREAM,
-        "pr_number": pull.number,
-        "head_sha": pull.head_sha,
-        "delivery_id": "elsewhere",
-        "workflow_name": "CI",
-        "job_name": "smoke",
-        "run_id": "a-uuid",
-        "run_attempt": 1,
-        "downstream_repo_level": 3,
-        "event_type": "pull_request",
-        "source": "relay",
-        "flags": {},
-        "received_at": bot.clock.now(),
-        "updated_at": bot.clock.now(),
-    }
-    row |= changes
-    row["job_key"] = jobs.job_key(row)
-    async with bot.store.transaction() as tx:
-        await jobs.add_jobs(tx, {row["job_key"]: row})
+    row = {
+        "downstream_repo": "relayed/chip", "downstream_repo_level": 3, "source": "relay", "job_name": "smoke",
+        "pr_number": pull.number, "head_sha": pull.head_sha, "delivery_id": "elsewhere", "run_id": "a-uuid",
+        "queue_time": None, "execution_time": None, "completed_at": None,
+    }  # fmt: skip
+    await add_job(bot, **row | changes)
 
 
 @pytest.mark.logic

@@ -1,7 +1,5 @@
 """What a private backend calls its jobs, workflows, tests and artifacts shows on no public page, JSON, comment or check."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

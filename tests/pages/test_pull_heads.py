@@ -1,7 +1,5 @@
 """Every head a pull request ever had can be chosen on its page, the newest first."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """What people ask of a pull request, and whether its page answers before anything is opened or scrolled far."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """What is red now: broken jobs of branches, red and silent backends, long queues, and whose they are."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.pages.grid import broken_now, grid

@@ -1,15 +1,16 @@
-"""Does the one box find what a text names, and nothing that may not be shown?"""
-
-from __future__ import annotations
+"""Does the one box find what a text names, and nothing that may not be shown? And the page of each command."""
 
 from urllib.parse import quote
 
 import pytest
 
+from bot.features import FEATURES
+from bot.oot.commands.syntax import VERBS, describe_commands, further_commands
 from tests.harness import L3, L4, UPSTREAM
 from tests.jobs.branch import COMMITS, deliver, job, push
 from tests.pages.page_checks import check_escaped, links, page_text
 from tests.pages.reading import ADMIN, read, said_to_be
+from tests.serving import SQLITE
 
 PULL = f"/{UPSTREAM}/pull/1"
 HOSTILE = (
@@ -153,3 +154,21 @@ async def test_every_page_has_the_box_and_its_script_is_ours(bot, pull):
     assert status == 200
     assert "getElementById" in script
     assert links((await bot.get("/search?q=npu"))[1], f"/oot/{L3}")
+
+
+@SQLITE
+async def test_each_command_is_on_the_page_with_what_it_does_and_who_may_give_it(bot):
+    described = describe_commands(FEATURES)
+    assert {one.verb for one in described} == {*VERBS, *further_commands(FEATURES)}
+    page = await page_text(bot, "/oot/commands")
+    for one in described:
+        assert f"/oot {one.usage} {one.does} {one.who}" in page
+
+
+@SQLITE
+async def test_a_command_is_found_as_it_is_written_and_by_its_verb(bot):
+    for text in ("/oot rerun npu", "rerun", "/oot re"):
+        found = (await read(bot, f"/api/search?q={text}"))["hits"]
+        assert "/oot/commands#rerun" in [one["url"].removeprefix(bot.url) for one in found], text
+    everything = (await read(bot, "/api/search?q=/oot"))["hits"]
+    assert len([one for one in everything if one["kind"] == "command"]) == len(describe_commands(FEATURES))

@@ -1,7 +1,5 @@
 """How long does a search take over a million rows, on both databases?"""
 
-from __future__ import annotations
-
 import random
 import statistics
 import time

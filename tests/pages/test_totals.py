@@ -1,7 +1,5 @@
 """Numbers on pages equal the sums of the rows, at any time while rows come, change and age."""
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Daily sums follow the rows that they count, but not their deletion, and are counted together."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Promises of the queue: merging by key, one running task per key, nothing lost; on both databases."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from bot.job_reports.test_lists import make_time_lists
 from bot.jobs.settings import CollectSettings
 from bot.sinks.settings import SinksSettings, parse_sinks
 from tests import harness
@@ -211,7 +210,7 @@ async def play(bot, github):
     await bot.report(dispatch, conclusion="failure", check_run_id=77, test_results={"passed": 5, "failed": 1})
     await report_nightly(bot, run.head_sha)
     await bot.settle(horizon=HORIZON)
-    await bot.wait(2 * make_time_lists.EVERY)
+    await bot.wait(2 * 1800)
     await bot.settle(horizon=HORIZON)
     return {
         "repo": UPSTREAM, "sha": run.head_sha, "shas": [run.head_sha], "pr": pull.number, "prNums": [pull.number],

@@ -1,7 +1,5 @@
 """JSON values drawn from a schema of the API's document, and spoilt ones."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What may large bodies take of the bot at once? And do strangers who send slowly keep anybody waiting?"""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """What may strangers take of the bot at once? A number of connections, and little time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Is a delivery that comes in one piece answered as any other is, and everything unusual left to aiohttp?"""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import uuid

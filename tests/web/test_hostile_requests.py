@@ -1,7 +1,5 @@
 """Does any request break the bot? Paths, queries, headers and bodies with NUL, surrogates and absurd numbers."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import copy

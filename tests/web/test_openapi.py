@@ -1,7 +1,5 @@
 """Does the bot do what its OpenAPI document says? Every route described; drawn requests answered as written there."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Are deliveries taken at once while pages are being made, and what becomes of pages that cannot be made?"""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

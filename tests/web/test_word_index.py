@@ -1,7 +1,5 @@
 """Are titles found by the beginnings of their words, whatever they are made of and however many there are?"""
 
-from __future__ import annotations
-
 import pytest
 import sqlalchemy as sa
 

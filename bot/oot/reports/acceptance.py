@@ -48,7 +48,7 @@ MOST_JOBS = 1_000  # of one dispatch, or of one backend on one commit of a run t
 # characters of failed tests of these: the page of the pull request or commit reads them
 MOST_TESTS = 4_000_000
 WIDENED = 2  # times as long failed tests are stored at most: PostgreSQL puts spaces between them
-log = structlog.get_logger("bot.reports")
+log = structlog.get_logger("bot.oot.reports")
 MAX_REPORTS = 500  # of one batch
 PAUSE = 0.004  # seconds between two commits while reports queue up: a batch takes as many statements as one report
 PING_PREFIX = "ping-"

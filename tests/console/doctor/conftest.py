@@ -1,7 +1,5 @@
 """A bot as a process, for `ootbot doctor` to examine."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Run `ootbot doctor` beside a bot."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -9,7 +9,7 @@ import pytest
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.parse.block import Code
 from bot.job_reports.feature import JobReportSettings
-from bot.job_reports.test_lists import make_time_lists, times
+from bot.job_reports.test_lists import times
 from bot.job_reports.test_lists.reruns import RERUNS_MOST, RerunCase, Reruns, count_reruns
 from bot.job_reports.test_lists.times import NameOfTest, Spent
 from bot.pages.tests.test_lists import divide_tests
@@ -29,7 +29,7 @@ def report(*cases, folder="test_ops"):
 
 async def look(bot):
     await bot.settle(horizon=HORIZON)
-    await bot.wait(2 * make_time_lists.EVERY)
+    await bot.wait(2 * 1800)
     await bot.settle(horizon=HORIZON)
 
 
@@ -289,7 +289,7 @@ async def test_jobs_that_rerun_disabled_tests_are_counted_once(bot, github):
     )
     await bot.settle(horizon=120)
     for _ in range(2):
-        await bot.wait(2 * make_time_lists.EVERY)
+        await bot.wait(2 * 1800)
         await bot.settle(horizon=60)
     (row,) = await bot.rows("test_rerun")
     assert {name: row[name] for name in ("name", "suite", "file", "green", "red", "flaky", "trusted")} == {

@@ -1,7 +1,5 @@
 """Does the schema accept what the parser accepts? Checked by as much of JSON Schema as it uses."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The keys of an entry that say what is worth running: what they hold, and every way to write them wrongly."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.oot.allowlist.allowlist import parse_allowlist

@@ -1,7 +1,5 @@
 """Which lines of a comment are commands."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

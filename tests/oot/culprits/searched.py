@@ -1,7 +1,5 @@
 """A branch of upstream on which a backend is searched: pushes, nightly results, answers to what searches send."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

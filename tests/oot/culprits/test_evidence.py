@@ -1,7 +1,5 @@
 """What a run says of its commit: test results and logs decide, and what says nothing blames nobody."""
 
-from __future__ import annotations
-
 import pytest
 import sqlalchemy as sa
 

@@ -4,8 +4,6 @@ At-least-once is what GitHub's dispatches allow: a second one is right only wher
 and its answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

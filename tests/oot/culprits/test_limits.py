@@ -1,7 +1,5 @@
 """What goes wrong with a search, and what holds it back: each is said, and nothing is guessed."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.oot.culprits.start import cancel_search

@@ -1,7 +1,5 @@
 """Upstream's own CI: a run is run again, or a tag starts one; and what the operator is told of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.oot.culprits.feature import CulpritsSettings, tag

@@ -1,7 +1,6 @@
-"""Pages and JSON of searches, and their marks on the pages of others."""
+"""Pages and JSON of searches, their marks on other pages, their commands on the console, and who is told of a culprit."""
 
-from __future__ import annotations
-
+import json
 import re
 
 import pytest
@@ -10,8 +9,11 @@ import sqlalchemy as sa
 from bot.oot.culprits.tables import bisect
 from bot.pages.culprits import sections
 from bot.web.blocks import FailureStart, FailureSubject
+from tests import harness
+from tests.command import ootbot
 from tests.flows.scenarios import WRITER
 from tests.harness import L3, UPSTREAM
+from tests.notify.receiving import check, receiving, telling
 from tests.oot.culprits.searched import SPELLED, TEST, broken_branch
 from tests.oot.culprits.test_story import begin, newest_answer
 from tests.pages.test_private_names import said_to_be
@@ -200,3 +202,44 @@ async def test_the_page_of_a_failure_offers_a_search_in_each_job_that_it_began_i
     async with bot.store.read() as tx:
         (block,) = await sections.describe_failure(tx, subject)
     assert block.lines[0].url == f"/{UPSTREAM}/bisects/{(await branch.search())['id']}"
+
+
+async def test_a_search_is_begun_listed_and_cancelled_on_the_console(bot, github):
+    branch = await broken_branch(bot, github)
+    code, out, err = await ootbot(
+        bot, "bisect", "start", "npu", "CI / test", "--reason", "the night of Tuesday"
+    )
+    assert (code, err) == (0, "")
+    search = await branch.search()
+    assert f"search {search['id']} began between {branch.shas[0][:7]} and {branch.shas[15][:7]}" in out
+    assert (search["requested_by"], search["reason"]) == ("the operator", "the night of Tuesday")
+    _, out, _ = await ootbot(bot, "bisect", "start", "npu", "--json")
+    again = json.loads(out)
+    assert (again["id"], again["new"]) == (search["id"], False)
+    code, _, err = await ootbot(bot, "bisect", "start", "nqu")
+    assert (code, "the nearest are: npu" in err) == (1, True)
+    _, out, _ = await ootbot(bot, "bisect", "list", "--json")
+    (row,) = map(json.loads, out.splitlines())
+    assert row["page_url"].endswith(f"/bisects/{search['id']}")
+    assert (await ootbot(bot, "bisect", "cancel", search["id"]))[0] == 0
+    assert (await branch.search())["state"] == "cancelled"
+    code, _, err = await ootbot(bot, "bisect", "cancel", search["id"])
+    assert (code, "is over: cancelled by the operator" in err) == (1, True)
+    assert search["id"] in (await ootbot(bot, "bisect", "list"))[1]
+
+
+async def test_a_culprit_is_told_once(settings, github, issuer, clock):
+    async with receiving() as inbox:
+        chosen = telling(settings, inbox.receiver(events=("culprit_found",)))
+        async with harness.running(
+            chosen, github=github, issuer=issuer, app=github.app, clock=clock, begun=True
+        ) as bot:
+            branch = await broken_branch(bot, github)
+            await begin(bot, github)
+            search = await branch.finish(broken_from=9)
+            await check(bot)
+            await check(bot)
+    (notice,) = inbox.notices
+    assert search["why"] in str(notice)
+    assert f"/{UPSTREAM}/bisects/{search['id']}" in str(notice)
+    assert L3 in str(notice)

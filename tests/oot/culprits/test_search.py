@@ -1,7 +1,5 @@
 """The rules of a search, alone: random histories, and the example of the document."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """What the tests of selective dispatch ask the bot and GitHub."""
 
-from __future__ import annotations
-
 import json
 
 from tests.command import ootbot

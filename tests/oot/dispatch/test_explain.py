@@ -1,7 +1,5 @@
 """Who was asked and why not: on the console as the documents show it, on the page, in `ootbot doctor`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

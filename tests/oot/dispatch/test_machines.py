@@ -1,7 +1,5 @@
 """Dispatches wait for machines: at most so many at once and within a day, pull requests first, newest heads only."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.flows.scenarios import dispatched_to, reasons, recorded, states

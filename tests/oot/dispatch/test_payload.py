@@ -1,7 +1,5 @@
 """The payload always fits into what GitHub accepts, and names what was cut."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A ping shows each step between us and a backend, and leaves no trace on pull requests and in numbers."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from itertools import count

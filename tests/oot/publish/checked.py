@@ -1,7 +1,5 @@
 """Check runs of backends, as the tests make them."""
 
-from __future__ import annotations
-
 from bot.oot.publish.check_text import backend_check, gate_check, job_checks
 from bot.oot.verdict.gate import judge_gate
 from bot.oot.verdict.verdict import State

@@ -1,7 +1,5 @@
 """Builders of pull request heads for tests: a job is a name, a sign and numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bot.oot.verdict.verdict import State

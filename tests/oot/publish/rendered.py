@@ -1,7 +1,5 @@
 """Markdown rendered as GitHub does and parsed, for assertions on what is seen."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser

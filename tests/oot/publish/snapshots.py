@@ -1,7 +1,5 @@
 """Snapshots of texts; UPDATE_SNAPSHOTS=1 rewrites them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

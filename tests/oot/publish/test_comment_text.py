@@ -1,7 +1,5 @@
 """Text of the pull request's comment, and what a stranger can inject into it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -103,10 +101,7 @@ def two_thousand_failing_jobs():
 
 def other_scripts():
     test = failed_test(
-        "test_обработка_данных",
-        classname="テスト.演算",
-        message="予期しない値: 3 ≠ 4",
-        file="试验/运算.py",
+        "test_обработка_данных", classname="テスト.演算", message="予期しない値: 3 ≠ 4", file="试验/运算.py"
     )
     return pull(
         backend("昇騰", failing_job("ユニット 🧪", failed_tests=(test,)), state=FAILURE),

@@ -1,7 +1,5 @@
 """What do tests report, and what is stored of it?"""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

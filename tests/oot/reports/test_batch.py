@@ -1,7 +1,5 @@
 """Many reports in one request: an answer for each, in order, as if they had come one after the other."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json
@@ -15,13 +13,6 @@ from tests.harness import L2, L3, L4, UPSTREAM, replace, report_body
 from tests.serving import SQLITE, serving
 
 PATH = "/api/oot/callback/batch"
-
-
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM)
-    await bot.settle()
-    return made
 
 
 def report(dispatch, job="build", *, status="completed", conclusion="success", run_id="900", **workflow):

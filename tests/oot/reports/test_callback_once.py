@@ -1,7 +1,5 @@
 """What does a report change, once and however often it comes? Our own dispatch and the first word stand."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

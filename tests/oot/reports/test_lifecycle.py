@@ -1,7 +1,5 @@
 """How does a job get from its first report to its last, whatever order they come in?"""
 
-from __future__ import annotations
-
 import itertools
 import json
 

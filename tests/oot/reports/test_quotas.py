@@ -1,7 +1,5 @@
 """How much one backend may report, and how often one address may be refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.app import make_app

@@ -1,7 +1,5 @@
 """What may an outside relay report, and what not? /api/oot/results, and random JSON at every endpoint for reports."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random
@@ -16,13 +14,6 @@ from tests.serving import SQLITE, serving
 
 TOKEN = "a relay's token"
 SUITE = {"status": "completed", "conclusion": "success", "job": "build", "run_id": "900", "attempt": 1}
-
-
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM)
-    await bot.settle()
-    return made
 
 
 @pytest.fixture

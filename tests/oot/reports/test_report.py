@@ -1,7 +1,5 @@
 """What is read out of a report and out of a relay's envelope, and how is it cut?"""
 
-from __future__ import annotations
-
 import json
 
 import pytest

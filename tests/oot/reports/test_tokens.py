@@ -1,7 +1,5 @@
 """Which OpenID Connect tokens are believed, and by which keys of their issuer: rotated, revoked, out of reach?"""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """Rows for the dashboards' table of ClickHouse, made of what backends reported."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 

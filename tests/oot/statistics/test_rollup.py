@@ -1,7 +1,5 @@
 """Stored days equal the sums of the rows, whatever happens to the rows and whenever days are written."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import tracemalloc

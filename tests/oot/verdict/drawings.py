@@ -15,8 +15,6 @@ listed. After it, the facts in the order they arrived in:
     github:success/push     a push started it, according to GitHub; `/none`: GitHub does not say what did
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

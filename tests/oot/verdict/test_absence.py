@@ -1,7 +1,5 @@
 """Is anything ever green because something is not known? Any facts, in any combination, with something held back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given, settings

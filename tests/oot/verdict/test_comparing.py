@@ -1,7 +1,5 @@
 """Classification of failures: every combination of runs elsewhere."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.oot.verdict.comparison import Compared, PastRun, compare_elsewhere, find_flaky

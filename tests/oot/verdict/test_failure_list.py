@@ -1,7 +1,5 @@
 """The list of failures: each once, whatever reports, logs and results of tests say of it."""
 
-from __future__ import annotations
-
 from bot.oot.verdict.failure import FailedJob
 from bot.oot.verdict.failure_list import list_failures
 from bot.oot.verdict.view import FailedTest

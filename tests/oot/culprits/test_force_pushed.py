@@ -1,7 +1,5 @@
 """A branch that is rewritten while it is searched: the commits are no longer on it, and in time GitHub forgets them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
