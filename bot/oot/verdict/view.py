@@ -73,7 +73,7 @@ class History(StrEnum):
 
 
 class Role(StrEnum):
-    """What a backend's verdict means for a pull request."""
+    """What a backend's verdict is for on a pull request."""
 
     BLOCKING = "blocking"  # the gate needs it
     REQUESTED = "requested"  # by its label: it has a check run
