@@ -33,7 +33,7 @@ CACHES = {
     "BuildkiteApi._downloads": Kept(SETTINGS, 10, 64 * KIB),  # addresses of the API
     "BuildkiteApi._pauses": Kept(SETTINGS, 1_000, KIB),  # variables with tokens
     "BytesCache._entries": Kept(STRANGERS, 1, 16 * MIB),  # so many bytes in all
-    "Counts._counted": Kept(CODE, 4, MIB),  # windows
+    "RunCounter._counted": Kept(CODE, 4, MIB),  # windows
     "DaySumsCache._combined": Kept(CODE, 24, MIB),  # kinds of sums, and backends of the allowlist
     "DaySumsCache._of_days": Kept(CODE, 24, MIB),
     "DaySumsCache._since": Kept(CODE, 24, MIB),
@@ -46,14 +46,14 @@ CACHES = {
     "OpenSinks._locks": Kept(SETTINGS, 20, KIB),
     "PageCache._locks": Kept(STRANGERS, 2_000, KIB),  # those that are held
     "PageCache._pages": Kept(STRANGERS, 1, 64 * MIB),  # so many bytes in all
-    "PinnedIds._cached": Kept(SETTINGS, 1, MIB),
+    "CachedRepositoryIds._cached": Kept(SETTINGS, 1, MIB),
     "RateLimiter._blocked": Kept(GITHUB, 10_000, 256),  # accounts with an installation
     "RateLimiter._seen": Kept(GITHUB, 10_000, 256),
     "RateLimiter._waiting": Kept(GITHUB, 10_000, 256),
-    "Recent._newer": Kept(
+    "RecentGuids._newer": Kept(
         GITHUB, 20_000, 256
     ),  # GUIDs: a delivery is stored only with the secret's signature
-    "Recent._older": Kept(GITHUB, 20_000, 256),
+    "RecentGuids._older": Kept(GITHUB, 20_000, 256),
     "RefusalLimiter._times": Kept(STRANGERS, 10_000, 640),  # addresses
     "Resources._made": Kept(CODE, 100, KIB),
     "Router.channels": Kept(CODE, 3, KIB),
@@ -63,7 +63,7 @@ CACHES = {
     "_day_cell": Kept(BACKENDS, 20_000, KIB),  # days and rates of a few digits
     "_provider_event": Kept(CODE, 100, KIB),
     "compile_globs": Kept(SETTINGS, 256, 256 * KIB),  # those of the allowlist
-    "converter": Kept(SETTINGS, 4_000, KIB),  # types of a ClickHouse's columns
+    "converter_of": Kept(SETTINGS, 4_000, KIB),  # types of a ClickHouse's columns
     "parse_type": Kept(SETTINGS, 4_000, KIB),
     "Compiled._texts": Kept(CODE, 100, 16 * KIB),
     "Store._kept": Kept(CODE, 100, KIB),
@@ -88,16 +88,16 @@ CACHES = {
     "_measured_runs": Kept(CODE, 2, 16 * KIB),
     "_of_keys": Kept(CODE, 2, 16 * KIB),
     "_overtaken": Kept(CODE, 2, 16 * KIB),
-    "_parse": Kept(SETTINGS, 64, 256 * KIB),  # rulesets in files and trusted repositories
-    "_pass": Kept(CODE, 2, 16 * KIB),
+    "_parsed_rules": Kept(SETTINGS, 64, 256 * KIB),  # rulesets in files and trusted repositories
+    "_listing_row": Kept(CODE, 2, 16 * KIB),
     "_requests": Kept(CODE, 100, KIB),
     "_read_of": Kept(CODE, 200, 4 * KIB),  # tables that are exported
-    "_removing": Kept(CODE, 2, 16 * KIB),
+    "_removing_changes": Kept(CODE, 2, 16 * KIB),
     "_rows_of_keys": Kept(CODE, 400, 16 * KIB),  # the same, on two databases
     "_require_columns": Kept(CODE, 2_000, KIB),
     "_select": Kept(CODE, 1_000, 16 * KIB),
-    "_shipped": Kept(CODE, 1, MIB),
-    "_signed": Kept(BACKENDS, 1_000, KIB),  # a dispatch that was sent
+    "_shipped_rules": Kept(CODE, 1, MIB),
+    "_sign_token": Kept(BACKENDS, 1_000, KIB),  # a dispatch that was sent
     "_take": Kept(CODE, 100, 16 * KIB),
     "_update": Kept(CODE, 200, 16 * KIB),
     "_uploaded": Kept(CODE, 2, 16 * KIB),
@@ -108,13 +108,13 @@ CACHES = {
     "compile_rules": Kept(SETTINGS, 16, 8 * MIB),
     "_pattern": Kept(CODE, 200, 4 * KIB),  # paths of the table of refusals
     "_query_by_keys": Kept(CODE, 2, 16 * KIB),
-    "Shares._accounts": Kept(BACKENDS, 1_000, KIB),
+    "TimeShares._accounts": Kept(BACKENDS, 1_000, KIB),
     "Turns._waiting": Kept(BACKENDS, 1_000, KIB),  # repositories whose files wait
     "canonical": Kept(CODE, 500, KIB),
     "Standings._known": Kept(BACKENDS, 200, 64 * KIB),
     "made.globals['cached_line']": Kept(BACKENDS, 4_000, 4 * KIB),
     "member_reader": Kept(CODE, 2_000, KIB),
-    "parse": Kept(SETTINGS, 8, MIB),  # the allowlist
+    "parse_cached": Kept(SETTINGS, 8, MIB),  # the allowlist
     # names of jobs: what collected runs ran, a pull request's among them; cut to 255 characters by GitHub
     "_first_match": Kept(BACKENDS, 10_000, KIB),
     "_parse_name": Kept(BACKENDS, 20_000, KIB),
@@ -126,7 +126,7 @@ SHORT = {
     "ObjectChecker._listed",
     "DayCounter._sums",
     "FamilyBaseline._commits",
-    "Sums.seconds",
+    "UsageSums.seconds",
     "_Remarks._by_key",
     "Transaction._changed",
     "Transaction._requests",
