@@ -26,6 +26,7 @@ VALUES = {
     "bot/pages/pulls/dispatch_explanation.py": 3,
     "bot/pages/backends/dispatches.py": 6,
     "bot/pages/backends/job_rows.py": 3,
+    "bot/pages/jobs/run.py": 6,
     "bot/pages/site/search.py": 3,
     "bot/oot/publish/check_text.py": 8,
 }
