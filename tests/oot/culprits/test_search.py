@@ -115,6 +115,7 @@ def test_many_random_histories():
     assert wrong / 8_000 <= 0.001  # docs/culprits.md says how many it is about
 
 
+@pytest.mark.alone
 def test_the_next_steps_of_four_thousand_commits_take_five_milliseconds():
     seen = [SeenCommit(sha=str(at)) for at in range(4_000)]
     seen[0], seen[-1] = replace(seen[0], good=1), replace(seen[-1], bad=2)
