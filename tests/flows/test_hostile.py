@@ -215,7 +215,7 @@ async def test_nothing_github_could_sign_breaks_the_bot(bot, github, shapes, req
     assert {told[guid]: row["state"] for guid, row in rows.items() if row["state"] not in ENDS} == {}
     parked = {guid: row["error"] for guid, row in rows.items() if row["state"] == "parked"}
     assert {told[guid]: why for guid, why in parked.items() if not NAMES_A_FIELD.match(why)} == {}
-    assert len(parked) > number / 50
+    assert len(parked) >= number / 100  # some are spoilt where it matters, whatever the shapes are
     assert len(rows) - len(parked) > number / 4
     faults = {
         task["cause"]: task["error"] for task in await bot.rows("task") if FAULT.match(task["error"] or "")
