@@ -24,13 +24,13 @@ from tests.serving import SQLITE
 pytestmark = pytest.mark.logic
 
 FINDING = f"""
-from bot.core.feature import Condition, Subject
+from bot.core.feature import Condition, ConditionSubject
 
 found = []
 
 
 async def read(context, tx, scope):
-    about = Subject(repo="{UPSTREAM}", backend="{L3}", oncalls=("carol",), path="/{UPSTREAM}/bisects/7")
+    about = ConditionSubject(repo="{UPSTREAM}", backend="{L3}", oncalls=("carol",), path="/{UPSTREAM}/bisects/7")
     return [
         Condition(event="culprit_found", key=key, holds=True, heading="npu is broken by #12", subject=about)
         for key in found
