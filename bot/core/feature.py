@@ -54,9 +54,8 @@ class Feature:
     periodic: str = ""  # (settings) -> {task kind: seconds between two runs}
     # a tuple of `bot.web.view`: pages and JSON; their templates are in the folder `templates` beside its module
     views: References = ""
-    routes: References = (
-        ""  # (aiohttp application): adds what is no view, and what templates and handlers need
-    )
+    # (aiohttp application): adds what is no view, and what templates and handlers need
+    routes: References = ""
     # where other senders than GitHub deliver: a tuple of `bot.ingest.webhooks.Sender`
     senders: str = ""
     # event of their deliveries, with a dot in its name -> async (delivery, tx), as `handlers` are for GitHub's

@@ -1,4 +1,4 @@
-"""Receivers: who is told of what, where, in which format, and when not; the options of notices."""
+"""Receivers of notices: which events reach whom, where and in which format; quiet hours; the options of notices."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from bot.db.rows import Int, Json, Millis, Text, partial_index, table
 
 
 class ToldKey(TypedDict):
-    """A condition, as one audience is told of it."""
+    """A condition, as an audience sees it."""
 
     audience: Text  # public | private: without private repositories, and with them
     event: Text

@@ -1,4 +1,4 @@
-"""What operators are told of other CIs: when they were last heard of, and which projects lead to nothing."""
+"""What operators see of other CIs: when each last reported, and which projects are not mapped."""
 
 from __future__ import annotations
 
